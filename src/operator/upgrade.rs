@@ -319,7 +319,8 @@ impl Driver<'_> {
         let without = claims
             .iter()
             .filter(|claim| claim.ending && upgrades.iter().all(|uid| **uid != *claim.upgrade_uid));
-        let of_claims = abandoned(cluster, without).into_iter().chain(unread(cluster, unreadable));
+        let of_claims = abandoned(cluster, &kept.jobs, without);
+        let of_claims = of_claims.into_iter().chain(unread(cluster, &kept.jobs, unreadable));
         for action in of_claims.chain(unavoided(cluster, &upgrades)) {
             let outcome = self.hands.perform_without_upgrade(action).await;
             self.take(kept, outcome);

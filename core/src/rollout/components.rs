@@ -10,7 +10,7 @@ use super::claim::{Before, Claim, ClaimState, Subject};
 use super::control_plane_whole::{others_are_whole, statics_return};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, has_ended, works_still};
 use super::gate::{ToOpen, may_open, may_still_begin, takes_back};
-use super::leftovers::{at_target, node_of};
+use super::leftovers::{at_target, goes_with, node_of};
 use super::nodes::{heartbeat, not_ready, waits_for};
 use super::presence::name_of;
 use super::round::{Round, claim_name, record, release};
@@ -166,7 +166,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
         ClaimState::Upgrading { since, before, .. } => upgrading(round, claim, *since, before),
         ClaimState::Failed { .. } => failed(round, claim),
         ClaimState::Upgraded { .. } if claim.ending || claim.subject.to != round.upgrade.version => {
-            round.actions.push(release(claim));
+            goes_with(round, claim, release(claim));
         }
         ClaimState::Upgraded { .. } => upgraded(round, claim),
         ClaimState::Draining { .. } | ClaimState::Parked { .. } => round.actions.push(release(claim)),
@@ -234,7 +234,7 @@ fn failed(round: &mut Round<'_>, claim: &Claim) {
         line = format!("{line}; delete NodeUpgrade {} when nothing is left to do there", claim.name);
     }
     if claim.ending {
-        round.actions.push(release(claim));
+        goes_with(round, claim, release(claim));
     }
     round.blocks(WaitReason::STEP_FAILED, line);
 }

@@ -21,15 +21,16 @@ const WHOLE_SECOND: SignedDuration = SignedDuration::from_secs(1);
 const LEFT_BEHIND: SignedDuration = SignedDuration::from_hours(1);
 /// A controller that is silent for so long after a step does not come back by itself, as far as anybody can say.
 const HOPE_FOR: SignedDuration = SignedDuration::from_mins(15);
+/// Whoever has looked for less time does not say so: a static pod that crashes is begun again after five minutes at most.
+const LOOKED_FOR: SignedDuration = SignedDuration::from_mins(5);
 
 /// Whether `claim` restarted static pods of the control plane: its components, or the kubelet of a node of it.
 fn is_step(cluster: &Cluster, claim: &Claim) -> bool {
     !claim.is_of_kubelet() || cluster.node(&claim.subject.node).is_some_and(|node| node.control_plane)
 }
 
-/// Which controller has not renewed its lease since the last step of the control plane, in one line. `None` where each has,
-/// where none can be seen, and before the first step.
-pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
+/// When the last step of the control plane was over; `None` before the first one.
+fn last_step(round: &Round<'_>) -> Option<Timestamp> {
     let (cluster, now) = (round.world.cluster, round.world.now);
     // A new kubelet has begun its static pods anew when their time is over, also where its claim is not done by then.
     let ended = |claim: &&Claim| match claim.state {
@@ -37,18 +38,41 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
         _ => settles(claim),
     };
     // A time that lies ahead was written before somebody set a clock back, and says nothing.
-    let stepped: Timestamp = round.mine.iter().filter_map(ended).filter(|at| *at <= now).max()?;
+    round.mine.iter().filter_map(ended).filter(|at| *at <= now).max()
+}
+
+/// When the upgrade began. The claims of an earlier hop are gone.
+fn begun(round: &Round<'_>) -> Option<Timestamp> {
+    round.mine.iter().filter_map(|claim| claim.created).chain(round.progress.started).min()
+}
+
+/// Which controller has not renewed its lease since the last step of the control plane, in one line. `None` where each has,
+/// where none can be seen, and before the first step. Where that has been so for long, this calls a person.
+pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
+    let now = round.world.now;
+    let stepped = last_step(round)?;
     // It was cut off to a whole second when it was stored: what was renewed within that second may have been before it.
     let over = after(stepped, WHOLE_SECOND);
-    let begun = round.mine.iter().filter_map(|claim| claim.created).min().unwrap_or(stepped);
+    let begun = begun(round).unwrap_or(stepped);
+    let freshness = round.world.freshness;
     let silent = |leader: &&Leader| {
         let lives = after(leader.renewed, LEFT_BEHIND) > begun;
-        let renewed = round.world.freshness.renewals.after(leader.component);
+        let renewed = freshness.renewals.after(leader.component);
         NEEDED.contains(&leader.component) && lives && renewed.is_none_or(|at| at < over)
     };
-    let leader = cluster.leaders().iter().find(silent)?;
+    let leader = round.world.cluster.leaders().iter().find(silent)?;
     let Leader { component, holder, .. } = leader;
-    let line = match round.world.freshness.renewals.after(*component) {
+    let hopeless = after(stepped, HOPE_FOR).max(after(freshness.unbroken_since, LOOKED_FOR));
+    if now < hopeless {
+        round.hope = true;
+        round.wake(after(now, LOOK_AGAIN));
+    } else {
+        let line = needs_a_person(leader, stepped);
+        if !round.needs_a_person.contains(&line) {
+            round.needs_a_person.push(line);
+        }
+    }
+    Some(match freshness.renewals.after(*component) {
         Some(_) => format!(
             "waits until {component} works: {holder} has not renewed its lease since the control plane was changed"
         ),
@@ -57,9 +81,33 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
         }
         // Whoever leads anew has not looked for long enough to say that it is silent.
         None => format!("looks whether {component} works: waits until {holder} renews its lease"),
+    })
+}
+
+/// What a person is told of the controller of `leader`, which has long been silent since the step that was over at
+/// `stepped`.
+fn needs_a_person(leader: &Leader, stepped: Timestamp) -> String {
+    let Leader { component, holder, .. } = leader;
+    let lease = format!("Lease kube-system/{component}");
+    let why = if holder.is_empty() {
+        format!("nobody holds {lease}, which its last holder gave up")
+    } else {
+        format!("{holder} does not renew {lease}")
     };
-    let hopeless = after(stepped, HOPE_FOR);
-    round.hope |= now < hopeless;
-    round.wake(after(now, LOOK_AGAIN));
-    Some(line)
+    format!(
+        "{component} was not seen at work since the control plane was changed at {stepped}: {why}; bring it back, or \
+         delete the Lease if it elects no leader any more"
+    )
+}
+
+/// From when on the time of a drain counts that began at `since`: since the last step of the control plane, and since whoever
+/// leads its controllers after that took over, because nobody is asked to leave before. Both are read from the API.
+pub(super) fn counts_from(round: &Round<'_>, since: Timestamp) -> Timestamp {
+    let Some(stepped) = last_step(round) else { return since };
+    let over = after(stepped, WHOLE_SECOND);
+    // A controller whose leader changes again and again keeps no drain from its end.
+    let until = round.world.now.min(after(over, HOPE_FOR));
+    let needed = round.world.cluster.leaders().iter().filter(|leader| NEEDED.contains(&leader.component));
+    let took_over = needed.filter_map(|leader| leader.acquired).filter(|at| over <= *at && *at <= until);
+    took_over.chain([since, over]).max().unwrap_or(since)
 }

@@ -14,7 +14,7 @@ use super::exceptions::excepted;
 use super::halt::halted;
 use super::hop::CurrentHop;
 use super::jobs::Tried;
-use super::leftovers::{forget, settle};
+use super::leftovers::{forget, goes_with, settle};
 use super::presence::follow;
 use super::refusal_retries::{Withheld, withhold};
 use super::round::{Round, is_approved, release, selected};
@@ -322,8 +322,8 @@ fn ends(round: &mut Round<'_>) {
         match claim.state {
             ClaimState::Upgrading { .. } if claim.is_of_kubelet() => nodes::advance(round, claim),
             ClaimState::Upgrading { .. } => components::advance(round, claim),
-            _ if claim.is_of_kubelet() => round.actions.push(settle(round.world.cluster, claim)),
-            _ => round.actions.push(release(claim)),
+            _ if claim.is_of_kubelet() => goes_with(round, claim, settle(round.world.cluster, claim)),
+            _ => goes_with(round, claim, release(claim)),
         }
     }
     let clean = !avoid::any(round.world.cluster, &round.upgrade.uid);

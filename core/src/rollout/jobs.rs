@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::claim::Claim;
+
 /// How an executor's Job stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
@@ -44,6 +46,11 @@ pub struct Trial {
 }
 
 impl Jobs {
+    /// The Job of this attempt of `claim`, where there is one.
+    pub(super) fn of(&self, claim: &Claim) -> Option<&JobState> {
+        self.made.get(&(claim.uid.clone(), claim.attempt))
+    }
+
     /// Remembers what the server said at `at` to the Job of `executor` by `template`: why it would refuse it, if it would.
     pub fn was_tried(
         &mut self,

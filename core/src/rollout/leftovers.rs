@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use super::action::Action;
 use super::claim::{Claim, ClaimState, UnreadableClaim};
+use super::jobs::{JobState, Jobs};
 use super::round::{Round, release};
 use super::taints::Taints;
+use super::waiting::WaitReason;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::CordonMark;
 
@@ -49,6 +51,24 @@ pub(super) fn settle(cluster: &Cluster, claim: &Claim) -> Action {
     }
 }
 
+/// Whether the executor's Job of `claim` still runs. The claim owns it, so that the server would kill it with the claim.
+fn job_runs(jobs: &Jobs, claim: &Claim) -> bool {
+    jobs.of(claim) == Some(&JobState::Running)
+}
+
+/// Takes `step`, with which `claim` goes, or a step towards that; not before the executor's Job has ended. A person who
+/// does not want to wait deletes the Job.
+pub(super) fn goes_with(round: &mut Round<'_>, claim: &Claim, step: Action) {
+    if job_runs(round.world.jobs, claim) {
+        let Claim { subject, name, .. } = claim;
+        let line =
+            format!("{}: its Job still runs; NodeUpgrade {name} goes when the Job has ended", subject.node);
+        round.works(WaitReason::ExecutorWorking, line);
+    } else {
+        round.actions.push(step);
+    }
+}
+
 /// Deletes what is finished and of no use any more: the oldest upgraded claims of kubelets that are not on their way out
 /// already. Those of the control plane say until the end of the hop what went back, and that its first node is done.
 pub(super) fn forget(round: &mut Round<'_>) {
@@ -76,14 +96,19 @@ pub(super) fn forget(round: &mut Round<'_>) {
 }
 
 /// What to do about `claims` whose upgrade does not exist: it was deleted before it had our finalizer, or by force. The
-/// caller makes sure that its list of upgrades is complete.
-pub fn abandoned<'a>(cluster: &Cluster, claims: impl IntoIterator<Item = &'a Claim>) -> Vec<Action> {
-    claims.into_iter().map(|claim| settle(cluster, claim)).collect()
+/// caller makes sure that its list of upgrades is complete. One whose executor's Job runs waits for its end.
+pub fn abandoned<'a>(
+    cluster: &Cluster,
+    jobs: &Jobs,
+    claims: impl IntoIterator<Item = &'a Claim>,
+) -> Vec<Action> {
+    let ends = claims.into_iter().filter(|claim| !job_runs(jobs, claim));
+    ends.map(|claim| settle(cluster, claim)).collect()
 }
 
 /// What to do about those of `claims` that somebody deleted. Nobody knows how far the node of such a claim is, so that it
-/// is handed over to a person; then the claim goes.
-pub fn unread(cluster: &Cluster, claims: &[UnreadableClaim]) -> Vec<Action> {
+/// is handed over to a person; then the claim goes. One whose executor's Job runs waits for its end.
+pub fn unread(cluster: &Cluster, jobs: &Jobs, claims: &[UnreadableClaim]) -> Vec<Action> {
     let ends = |claim: &UnreadableClaim| {
         let has_mark = |node: &&Arc<Node>| {
             let mark = node.cordoned_by.as_deref().and_then(CordonMark::read);
@@ -99,7 +124,11 @@ pub fn unread(cluster: &Cluster, claims: &[UnreadableClaim]) -> Vec<Action> {
             },
         }
     };
-    claims.iter().filter(|claim| claim.ending).map(ends).collect()
+    let runs = |claim: &UnreadableClaim| {
+        let mut made = jobs.made.iter();
+        made.any(|((of, _), state)| *of == claim.uid && *state == JobState::Running)
+    };
+    claims.iter().filter(|claim| claim.ending && !runs(claim)).map(ends).collect()
 }
 
 /// Nodes that carry a cordon of ours whose claim no longer exists.

@@ -10,10 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::action::{Action, Drained};
 use super::claim::{Before, Blocker, Claim, ClaimState};
 use super::control_plane_whole::{others_are_whole, statics_return};
-use super::controllers::idle;
+use super::controllers::{counts_from, idle};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, works_still};
 use super::gate::{may_still_begin, takes_back};
-use super::leftovers::{at_target, holds, node_of, settle};
+use super::leftovers::{at_target, goes_with, holds, node_of, settle};
 use super::round::{Round, after, record, release};
 use super::static_pods::{is_static, static_pods, statics_lack};
 use super::taints::Taints;
@@ -104,7 +104,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
         ClaimState::Upgrading { since, before, .. } => upgrading(round, claim, node, *since, before),
         ClaimState::Upgraded { .. } => {
             if !give_back(round, node, claim) && (claim.ending || stale) {
-                round.actions.push(release(claim));
+                goes_with(round, claim, release(claim));
             }
         }
         ClaimState::Parked { .. } => {
@@ -115,19 +115,23 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
                 round.record(claim, ClaimState::Upgraded { at: now }, "reached the target while parked");
             }
         }
-        ClaimState::Failed { .. } => {
-            let waits = waits_for(round.world.cluster, node, &Before::default());
-            let misses = round.missing.iter().any(|place| place.name == node.name);
-            if at_target(node, claim) && node.ready && waits.is_none() && !misses {
-                if !give_back(round, node, claim) {
-                    round.record(claim, ClaimState::Upgraded { at: now }, "observed at the target after all");
-                }
-            } else if claim.ending {
-                round.actions.push(settle(round.world.cluster, claim));
-            }
-            round.blocks(WaitReason::NODE_FAILED, format!("{}: {}", node.name, claim.message));
-        }
+        ClaimState::Failed { .. } => failed(round, claim, node),
     }
+}
+
+/// Looks after a node whose executor failed: it may be observed after all, or a person deletes its claim.
+fn failed(round: &mut Round<'_>, claim: &Claim, node: &Node) {
+    let waits = waits_for(round.world.cluster, node, &Before::default());
+    let misses = round.missing.iter().any(|place| place.name == node.name);
+    if at_target(node, claim) && node.ready && waits.is_none() && !misses {
+        if !give_back(round, node, claim) {
+            let at = round.world.now;
+            round.record(claim, ClaimState::Upgraded { at }, "observed at the target after all");
+        }
+    } else if claim.ending {
+        goes_with(round, claim, settle(round.world.cluster, claim));
+    }
+    round.blocks(WaitReason::NODE_FAILED, format!("{}: {}", node.name, claim.message));
 }
 
 /// Whether part of the control plane is away, so that pods that leave may not be replaced, and none is asked to leave. The
@@ -144,18 +148,17 @@ fn others_lack(round: &Round<'_>, node: &Node) -> Option<String> {
     others_are_whole(round, &node.name).err().map(|lack| lack.line).filter(|_| node.goes_alone())
 }
 
-/// Whether a node that drains `since` then has no more time, and what it waits for is the control plane. Nothing blocked
-/// its drain, so that it is not parked: it is taken up anew when the control plane is at the target again.
+/// Whether a node that drains `since` then has no more time, and what it waits for is the control plane, or that its
+/// controllers work. Nothing blocked its drain, so that it is not parked: it is taken up anew when pods may be asked again.
 fn waited_too_long(round: &mut Round<'_>, node: &Node, since: Timestamp) -> bool {
-    if round.control_plane_is_done() && others_lack(round, node).is_none() {
-        return false;
-    }
     let deadline = after(since, round.upgrade.drain.timeout);
     if round.world.now < deadline {
         round.wake(deadline);
         return false;
     }
-    true
+    // It was given back at an earlier look, after which pods may be asked again: nobody else uncordoned it.
+    let given_back = !node.unschedulable && node.cordoned_by.is_none();
+    given_back || control_plane_is_away(round) || idle(round).is_some() || others_lack(round, node).is_some()
 }
 
 fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, stalled: Option<Timestamp>) {
@@ -179,7 +182,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         stopped: stopped.is_some(),
         now: world.now,
     };
-    let drain = NodeDrain { cordoned: since, begun: since, stalled };
+    let drain = NodeDrain { cordoned: since, begun: counts_from(round, since), stalled };
     let empties = round.empties(claim);
     let (step, again) =
         if empties { drain.step(node, seen, &round.budgets) } else { drain.keep(round.policy, world.now) };
@@ -400,7 +403,8 @@ pub(super) fn retried_after(drain_timeout: SignedDuration, attempt: u32) -> Sign
 
 fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, before: &Before) {
     let now = round.world.now;
-    let observed = at_target(node, claim) && node.ready && heartbeat(node) != before.incarnation;
+    let lacks = kubelet_lacks(node, claim, before);
+    let observed = lacks.is_none();
     let waits = observed.then(|| waits_for(round.world.cluster, node, before)).flatten();
     if observed && statics_return(round, claim, node) {
         return;
@@ -418,7 +422,8 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
         }
         return;
     }
-    let seen = waits.map_or(Effect::Part(None), Effect::But);
+    let lacks = lacks.map(|lacks| format!("{}: kubelet {lacks}", node.name));
+    let seen = waits.map_or(Effect::Part(lacks), Effect::But);
     match drive(round, claim, since, seen) {
         ExecutorState::Working(line) => {
             let until = deadline(round, claim, since);
@@ -435,6 +440,21 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
             round.record(claim, ClaimState::Failed { since: now }, format!("{why}; the node stays cordoned"));
             round.blocks(WaitReason::NODE_FAILED, format!("{}: {why}", node.name));
         }
+    }
+}
+
+/// What the kubelet of `node` lacks, in words that follow its name; `None` where it is observed as `claim` wants it, in
+/// another process than `before`.
+fn kubelet_lacks(node: &Node, claim: &Claim, before: &Before) -> Option<String> {
+    if !node.ready {
+        Some("is not Ready".to_owned())
+    } else if !at_target(node, claim) {
+        let still = if node.kubelet.to_string() == claim.subject.from { " still" } else { "" };
+        Some(format!("is at {}{still}", node.kubelet))
+    } else if heartbeat(node) == before.incarnation {
+        Some("was not seen to restart".to_owned())
+    } else {
+        None
     }
 }
 

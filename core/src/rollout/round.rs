@@ -121,7 +121,7 @@ pub(super) struct Round<'a> {
 impl<'a> Round<'a> {
     /// The Job of this attempt of `claim`, where there is one.
     pub(super) fn job_of(&self, claim: &Claim) -> Option<&'a JobState> {
-        self.world.jobs.made.get(&(claim.uid.clone(), claim.attempt))
+        self.world.jobs.of(claim)
     }
 }
 

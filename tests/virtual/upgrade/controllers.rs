@@ -38,6 +38,18 @@ fn no_node_is_taken_up_before_what_a_new_kubelet_began_anew_is_at_work() {
     late("at 0 everything; ");
 }
 
+/// They are away for longer than anybody hopes.
+#[test]
+fn controllers_that_stay_silent_call_for_a_person_and_their_return_is_enough() {
+    let run = ends("at 0 late-controllers 20000");
+    assert_eq!(said(&run), ("ControlPlaneHeld", true, "0/9"), "{:#}", run.end["upgrades"]);
+    let why = run.end["upgrades"]["up"]["conditions"]["Stalled"][2].to_string();
+    assert!(why.contains("does not renew Lease kube-system/kube-"), "{why}");
+    let run = ends("at 0 late-controllers 1500; at 0 lasts 2400");
+    assert_eq!(said(&run), ("Completed", false, "9/9"), "{:#}", run.end["upgrades"]);
+    assert!(run.reasons.contains("ControlPlaneHeld"), "{:?}", run.reasons);
+}
+
 /// Its claim goes on for longer than its static pods take to be back.
 #[test]
 fn no_node_is_taken_up_beside_a_control_plane_node_whose_job_goes_on() {

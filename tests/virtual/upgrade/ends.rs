@@ -139,6 +139,24 @@ fn a_job_that_somebody_deletes_is_made_again() {
     }
 }
 
+/// The claim owns the Job, so that the server would kill it with the claim.
+#[test]
+fn a_failed_claim_that_is_deleted_goes_when_its_job_has_ended() {
+    let hangs = "at 0 jobs; at 0 deadline 60; at 0 executor kubelet/main-3 hang";
+    let run = ends(&format!("{hangs}; at 900000 delete-claim kubelet main-3"));
+    assert_eq!((said(&run).0, claim(&run, "kubelet", "main-3")), ("NodesFailed", "Failed"));
+    // A person who does not want to wait deletes the Job, and the node is theirs.
+    for deleted in ["delete-claim kubelet main-3", "delete-upgrade up"] {
+        let run = ends(&format!("{hangs}; at 900000 {deleted}; at 950000 delete-jobs"));
+        assert_eq!(claim(&run, "kubelet", "main-3"), "none", "{deleted}");
+        let node = &run.end["nodes"]["main-3"];
+        assert_eq!((&node["cordoned"], &node["marked"]), (&true.into(), &false.into()), "{deleted}");
+        let handed_over = |call: &&Call| call.line().contains("patch nodes main-3");
+        let since = run.calls.iter().rfind(handed_over).map(|call| call.at - run.calls[0].at).unwrap();
+        assert!(since.as_secs() >= 945, "{deleted}: after {since:?}");
+    }
+}
+
 #[test]
 fn nodes_of_the_control_plane_go_one_at_a_time() {
     let run = ends("at 0 everything");

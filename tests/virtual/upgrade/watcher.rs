@@ -290,12 +290,7 @@ impl Watcher {
         match (before.cordoned, after.cordoned) {
             (false, true) => self.cordons(&name, &before, &after),
             (true, false) => self.uncordons(&name, &before, &after),
-            (true, true) if before.mark != after.mark => {
-                self.fault(
-                    6,
-                    format!("changes the mark of {name} from {:?} to {:?}", before.mark, after.mark),
-                );
-            }
+            (true, true) if before.mark != after.mark => self.hands_over(&name, &before, &after),
             (false, false) if after.mark.is_some() => {
                 self.fault(6, format!("marks {name} and does not cordon it"));
             }
@@ -333,6 +328,9 @@ impl Watcher {
         let before = self.claims.get(&name).cloned();
         let Some(object) = write.after() else {
             self.claims.remove(&name);
+            if let Some(claim) = before.filter(|_| ours) {
+                self.lets_go(&name, &claim);
+            }
             return;
         };
         let mut after = Claim::of(&object, before.as_ref());

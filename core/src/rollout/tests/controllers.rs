@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use super::super::*;
 use super::cluster::Toy;
 use crate::cluster::{Component, Leader, Node, Pod, Renewals};
+use crate::drain::OnTimeout;
 use crate::fixture::{at, node, pod};
 use crate::plan::Stage;
 use crate::upgrade::Executor;
@@ -17,11 +18,16 @@ fn renews(toy: &mut Toy, at_second: i64) {
 
 /// The same of `holder`; nobody holds the lease where that is empty.
 fn holds(toy: &mut Toy, holder: &str, at_second: i64) {
+    leads(toy, holder, None, at_second);
+}
+
+/// The same of a holder that took over then.
+fn leads(toy: &mut Toy, holder: &str, took_over: Option<i64>, at_second: i64) {
     toy.cluster.set_leaders(vec![Leader {
         component: Component::KubeControllerManager,
         holder: holder.into(),
         node: Some("cp-2".into()),
-        acquired: None,
+        acquired: took_over.map(at),
         renewed: at(at_second),
     }]);
     let now = at(toy.seconds);
@@ -151,6 +157,159 @@ fn a_lease_that_was_left_behind_long_ago_keeps_nothing_waiting() {
         toy.tick();
     }
     assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
+}
+
+#[test]
+fn controllers_that_stay_silent_call_for_a_person() {
+    let mut toy = with_upgraded_planes();
+    let last = toy.seconds - 1;
+    let silent = |toy: &mut Toy, seconds: i64| {
+        toy.pass(seconds);
+        renews(toy, last);
+        toy.tick();
+    };
+    (0..30).for_each(|_| silent(&mut toy, 0));
+    assert!(!toy.phase().stalled());
+    silent(&mut toy, 15 * 60);
+    let status = toy.status();
+    assert_eq!(status.phase, UpgradePhase::ControlPlaneHeld, "{status:?}");
+    let line = "kube-controller-manager was not seen at work since the control plane was changed at ";
+    assert!(status.message.starts_with(line), "{}", status.message);
+    let todo = ": cp-2_a does not renew Lease kube-system/kube-controller-manager; bring it back, or delete the Lease if it \
+                elects no leader any more";
+    assert!(status.message.ends_with(todo), "{}", status.message);
+    assert_eq!(status.waits[0].reason.ended_by(), EndedBy::Person);
+    // Another operator looks for a while before it says so, too.
+    toy.freshness = Freshness { unbroken_since: at(toy.seconds), ..Freshness::default() };
+    (0..30).for_each(|_| silent(&mut toy, 0));
+    assert!(!toy.phase().stalled(), "{:?}", toy.status());
+    assert!(toy.decided().again_at.is_some());
+    silent(&mut toy, 5 * 60);
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld);
+    renews_all_the_time(&mut toy, 10);
+    assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
+    // A person who knows that nobody elects a leader deletes the lease.
+    let mut toy = with_upgraded_planes();
+    silent(&mut toy, 20 * 60);
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld);
+    toy.cluster.set_leaders(Vec::new());
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
+}
+
+/// The claims that were made first are gone, as those of an earlier hop are.
+#[test]
+fn a_lease_that_was_renewed_when_the_upgrade_began_was_not_left_behind_before() {
+    let mut toy = Toy::kubeadm(2, 1);
+    toy.run_until(60, |toy| toy.claims.len() == 1);
+    toy.upgrade.suspended = true;
+    toy.run_until(10, |toy| toy.claims.is_empty());
+    let last = toy.seconds;
+    toy.pass(2 * 3600);
+    toy.upgrade.suspended = false;
+    for _ in 0..200 {
+        renews(&mut toy, last);
+        toy.tick();
+    }
+    assert!(planes_are_upgraded(&toy), "{:?}", toy.log);
+    assert!(!toy.claims.iter().any(Claim::is_of_kubelet), "{:?}", toy.log);
+}
+
+/// A worker of which one pod may never leave but by force, beside a control-plane node whose kubelet is just observed. The
+/// controllers were at work until then.
+fn beside_a_new_kubelet(on_timeout: OnTimeout, timeout: i64) -> Toy {
+    let mut toy = Toy::new(1, 2);
+    toy.absent = 1;
+    toy.deploy("web", 1, 1);
+    toy.cluster.set_node(Node { control_plane: true, ..node("cp-1", "v1.36.4") });
+    toy.cluster.set_pod(pod("free", 1, "cp-1"));
+    toy.upgrade.drain.timeout = SignedDuration::from_secs(timeout);
+    toy.upgrade.drain.on_timeout = on_timeout;
+    for _ in 0..200 {
+        if toy.cluster.node("cp-1").unwrap().kubelet.to_string() == "v1.37.1" {
+            break;
+        }
+        renews_all_the_time(&mut toy, 1);
+    }
+    assert_eq!(toy.kubelets("Draining"), 1, "{:?}", toy.log);
+    toy
+}
+
+/// What is written of the worker.
+fn written<'a>(toy: &'a Toy, what: &str) -> Vec<&'a String> {
+    toy.log.iter().filter(|line| line.starts_with(what) && line.contains("n-1")).collect()
+}
+
+#[test]
+fn a_node_that_drains_while_controllers_stay_silent_is_given_back_and_a_person_is_called() {
+    let mut toy = beside_a_new_kubelet(OnTimeout::Park, 3600);
+    let last = toy.seconds;
+    for _ in 0..20 {
+        toy.pass(60);
+        renews(&mut toy, last);
+        toy.tick();
+    }
+    assert_eq!((toy.kubelets("Draining"), toy.phase()), (1, UpgradePhase::ControlPlaneHeld), "{:?}", toy.log);
+    for _ in 0..45 {
+        toy.pass(60);
+        renews(&mut toy, last);
+        toy.tick();
+    }
+    let node = toy.cluster.node("n-1").unwrap();
+    assert_eq!((toy.kubelets_in_flight(), toy.kubelets("Parked"), node.unschedulable), (0, 0, false));
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld);
+}
+
+#[test]
+fn a_drain_whose_time_ends_while_nobody_may_be_asked_is_neither_parked_nor_halted_nor_forced() {
+    for on_timeout in [OnTimeout::Park, OnTimeout::Halt, OnTimeout::Force] {
+        // Its time ends while the static pods come back, or later, while their controllers are silent.
+        for (timeout, silent) in [(20, false), (45, true)] {
+            let mut toy = beside_a_new_kubelet(on_timeout, timeout);
+            let last = toy.seconds;
+            while written(&toy, "Uncordon").is_empty() {
+                if silent {
+                    renews(&mut toy, last);
+                    toy.tick();
+                } else {
+                    renews_all_the_time(&mut toy, 1);
+                }
+                assert!(toy.seconds - last < 100, "{on_timeout:?}: {:?}", toy.log);
+            }
+            // From the very next look on they are at work.
+            renews_all_the_time(&mut toy, 3);
+            assert_eq!((toy.deleted, toy.kubelets("Parked")), (0, 0), "{on_timeout:?}: {:?}", toy.log);
+            assert_ne!(toy.phase(), UpgradePhase::NodesHalted, "{on_timeout:?}");
+            renews_all_the_time(&mut toy, 90);
+            assert_eq!(written(&toy, "Claim").len(), 2, "{on_timeout:?}: {:?}", toy.log);
+        }
+    }
+}
+
+/// Its time counts from when somebody may be asked again, as far as the API tells.
+#[test]
+fn a_drain_has_all_of_its_time_after_the_controllers_are_back() {
+    for on_timeout in [OnTimeout::Park, OnTimeout::Force] {
+        for takes_over in [false, true] {
+            let mut toy = beside_a_new_kubelet(on_timeout, 60);
+            let last = toy.seconds;
+            while toy.seconds < last + 50 {
+                renews(&mut toy, last);
+                toy.tick();
+            }
+            let back = toy.seconds;
+            let from = if takes_over { back } else { last + 30 };
+            while toy.deleted == 0 && toy.kubelets("Parked") == 0 {
+                let (seconds, holder) = (toy.seconds, if takes_over { "cp-1_b" } else { "cp-2_a" });
+                leads(&mut toy, holder, takes_over.then_some(back), seconds);
+                toy.tick();
+                assert!(toy.seconds < last + 300, "{on_timeout:?}: {:?}", toy.log);
+            }
+            let took = toy.seconds - from;
+            assert!((60..66).contains(&took), "{on_timeout:?} {takes_over}: {took} s, {:?}", toy.log);
+            assert_eq!(written(&toy, "Claim").len(), 1, "{:?}", toy.log);
+        }
+    }
 }
 
 #[test]

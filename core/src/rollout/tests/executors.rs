@@ -235,3 +235,33 @@ fn what_became_of_a_job_is_recorded_with_the_end_of_its_claim() {
     bad.jobs.made.values_mut().for_each(|job| *job = failed.clone());
     assert_eq!(ends(&bad), Some(Some(failed)), "{:?}", bad.log);
 }
+
+#[test]
+fn what_is_seen_of_a_kubelet_is_told_while_it_is_waited_for_and_when_it_failed() {
+    let change = |toy: &mut Toy, ready: bool, version: &str| {
+        toy.cluster.change_node("n-1", |node| {
+            (node.ready, node.kubelet) = (ready, crate::version::Observed::from_report(version));
+        });
+    };
+    for (ready, version, seen) in [
+        (true, "v1.36.4", "n-1: kubelet is at v1.36.4 still"),
+        (true, "v1.36.9", "n-1: kubelet is at v1.36.9"),
+        (false, "v1.36.4", "n-1: kubelet is not Ready"),
+        (true, "v1.37.1", "n-1: kubelet was not seen to restart"),
+    ] {
+        for by_job in [true, false] {
+            let external = Executor::External { deadline: SignedDuration::from_mins(5) };
+            let mut toy = toy(1, if by_job { job("{}") } else { external });
+            toy.broken = Some("n-1".to_owned());
+            toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
+            toy.tick();
+            change(&mut toy, ready, version);
+            let line = format!("{seen}; waits for ");
+            let waits = toy.status().lines();
+            assert!(waits.iter().any(|wait| wait.starts_with(&line)), "{line}: {waits:?}");
+            toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
+            let said = message(&toy, "n-1");
+            assert!(said.ends_with(&format!(" ({seen}); the node stays cordoned")), "{said}");
+        }
+    }
+}

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::cluster::Toy;
+use super::cluster::{Toy, Way};
 use crate::cluster::{Component, Owner, Pod, Traits};
 use crate::disruption::CordonMark;
 use crate::fixture::{at, pod};
-use crate::rollout::{Action, ClaimState, UnreadableClaim, UpgradePhase, unread};
+use crate::rollout::{Action, ClaimState, JobState, UnreadableClaim, UpgradePhase, unread};
 use crate::upgrade::Executor;
 use crate::version::Observed;
 use jiff::SignedDuration;
@@ -195,6 +195,85 @@ fn a_claim_that_is_deleted_under_way_kills_nothing() {
     assert!(node.unschedulable && node.cordoned_by.is_none(), "the cordon is a person's now");
 }
 
+/// A toy whose first node failed while its Job goes on.
+fn failed_beside_its_job() -> Toy {
+    let mut toy = with_job(1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(900, |toy| toy.kubelets("Failed") == 1);
+    assert!(toy.jobs.made.values().any(|job| *job == JobState::Running));
+    toy
+}
+
+const STILL_RUNS: &str = "n-1: its Job still runs; NodeUpgrade up.kubelet.n-1 goes when the Job has ended";
+
+#[test]
+fn a_failed_claim_that_is_deleted_goes_when_its_job_has_ended() {
+    // It ends, or a person deletes it.
+    let ends: [fn(&mut Toy); 2] = [
+        |toy| toy.jobs.made.values_mut().for_each(|job| *job = JobState::Failed("deadline".to_owned())),
+        |toy| toy.jobs.made.clear(),
+    ];
+    for ended in ends {
+        let mut toy = failed_beside_its_job();
+        toy.claims.iter_mut().find(|claim| claim.is_of_kubelet()).unwrap().ending = true;
+        (0..30).for_each(|_| toy.tick());
+        assert_eq!(toy.kubelets("Failed"), 1, "{:?}", toy.log);
+        let node = toy.cluster.node("n-1").unwrap();
+        assert!(node.unschedulable && node.cordoned_by.is_some(), "{:?}", toy.log);
+        let status = toy.status();
+        assert_eq!(status.phase, UpgradePhase::NodesFailed);
+        assert!(status.lines().iter().any(|line| line == STILL_RUNS), "{:?}", status.lines());
+        ended(&mut toy);
+        toy.run_until(5, |toy| toy.kubelets("Failed") == 0);
+        let node = toy.cluster.node("n-1").unwrap();
+        assert!(node.unschedulable && node.cordoned_by.is_none(), "the cordon is a person's now");
+    }
+}
+
+#[test]
+fn an_upgrade_that_is_deleted_goes_when_the_jobs_of_failed_claims_have_ended() {
+    let mut toy = failed_beside_its_job();
+    toy.progress.ending = true;
+    (0..30).for_each(|_| toy.tick());
+    assert_eq!((toy.kubelets("Failed"), toy.progress.protected), (1, true), "{:?}", toy.log);
+    assert_eq!(toy.claims.len(), 1, "all others are gone");
+    assert_eq!(toy.status().message, format!("was deleted; {STILL_RUNS}"));
+    // Its upgrade is deleted by force: the claim goes as late.
+    toy.claims[0].ending = true;
+    let abandoned = |toy: &Toy| crate::rollout::abandoned(&toy.cluster, &toy.jobs, &toy.claims);
+    assert_eq!(abandoned(&toy), []);
+    toy.jobs.made.values_mut().for_each(|job| *job = JobState::Complete);
+    assert!(matches!(abandoned(&toy).as_slice(), [Action::HandOver { .. }]));
+    toy.run_until(5, |toy| !toy.progress.protected);
+    assert!(toy.claims.is_empty() && toy.cluster.node("n-1").unwrap().unschedulable);
+}
+
+#[test]
+fn a_failed_step_that_is_deleted_goes_when_its_job_has_ended() {
+    let mut toy = Toy::kubeadm(2, 0);
+    toy.way = Way::Hangs(2);
+    toy.run_until(300, |toy| toy.state_of("cp-1") == "Failed");
+    toy.delete("cp-1");
+    (0..30).for_each(|_| toy.tick());
+    assert_eq!((toy.state_of("cp-1"), toy.phase()), ("Failed", UpgradePhase::ControlPlaneFailed));
+    let line = "cp-1: its Job still runs; NodeUpgrade up.control-plane.cp-1 goes when the Job has ended";
+    assert!(toy.status().lines().iter().any(|said| said == line), "{:?}", toy.status().lines());
+    toy.way = Way::Good;
+    toy.jobs.made.clear();
+    toy.run_to_the_end(300);
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
+}
+
+/// Nobody hears what somebody else does, so nothing is waited for.
+#[test]
+fn a_failed_claim_without_a_job_goes_at_once() {
+    let mut toy = Toy::new(1, 1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(900, |toy| toy.kubelets("Failed") == 1);
+    toy.progress.ending = true;
+    toy.run_until(5, |toy| !toy.progress.protected);
+}
+
 #[test]
 fn a_node_that_somebody_uncordoned_is_not_cordoned_when_its_claim_goes() {
     let mut toy = Toy::new(2, 1);
@@ -308,10 +387,10 @@ fn a_claim_that_cannot_be_read_and_was_deleted_leaves_its_node_to_a_person_and_g
     toy.cluster.change_node("n-1", |node| {
         (node.cordoned_by, node.unschedulable) = (Some("up.kubelet.n-1/1".into()), true);
     });
-    assert_eq!(unread(&toy.cluster, std::slice::from_ref(&claim)), [], "nobody deleted it");
+    assert_eq!(unread(&toy.cluster, &toy.jobs, std::slice::from_ref(&claim)), [], "nobody deleted it");
     claim.ending = true;
     let node = toy.cluster.node("n-1").unwrap().reference();
-    assert_eq!(unread(&toy.cluster, std::slice::from_ref(&claim)), [Action::HandOver { node }]);
+    assert_eq!(unread(&toy.cluster, &toy.jobs, std::slice::from_ref(&claim)), [Action::HandOver { node }]);
     // The mark of another claim of that name is not its own.
     toy.cluster.change_node("n-1", |node| node.cordoned_by = Some("up.kubelet.n-1/2".into()));
     let released = Action::Release {
@@ -320,7 +399,9 @@ fn a_claim_that_cannot_be_read_and_was_deleted_leaves_its_node_to_a_person_and_g
         resource_version: claim.resource_version.clone(),
         finalizers: Some(claim.finalizers.clone()),
     };
-    assert_eq!(unread(&toy.cluster, &[claim]), [released]);
+    assert_eq!(unread(&toy.cluster, &toy.jobs, std::slice::from_ref(&claim)), [released]);
+    toy.jobs.made.insert((claim.uid.clone(), 1), JobState::Running);
+    assert_eq!(unread(&toy.cluster, &toy.jobs, &[claim]), [], "its executor works");
 }
 
 #[test]

@@ -221,6 +221,8 @@ pub struct Claim {
     pub state_since: Instant,
     /// How often it was taken up.
     pub attempt: i64,
+    /// Somebody deleted it.
+    pub leaving: bool,
 }
 
 impl Claim {
@@ -238,6 +240,7 @@ impl Claim {
             made: same.map_or(now, |before| before.made),
             state_since: same.filter(|before| before.state == state).map_or(now, |before| before.state_since),
             attempt: status["attempt"].as_i64().unwrap_or(1),
+            leaving: claim["metadata"].get("deletionTimestamp").is_some(),
             draining_since: (state == "Draining").then_some(since),
             from: text(&spec["fromVersion"]),
             uid,
@@ -354,6 +357,8 @@ pub struct Upgrade {
     pub spec_since: Instant,
     pub spec: Value,
     pub status: Value,
+    /// Somebody deleted it.
+    pub leaving: bool,
 }
 
 impl Upgrade {
@@ -388,6 +393,7 @@ impl Upgrade {
             spec_since: before
                 .filter(|before| before.generation == generation)
                 .map_or(now, |before| before.spec_since),
+            leaving: object["metadata"].get("deletionTimestamp").is_some(),
             spec: spec.clone(),
             status: object["status"].clone(),
             uid,

@@ -47,6 +47,34 @@ impl Watcher {
         }
     }
 
+    /// 6 and 9: a node is left cordoned to a person where it may be half upgraded and its claim goes, or the upgrade, and not
+    /// before the Job has ended that works on it.
+    pub(super) fn hands_over(&mut self, name: &str, before: &Node, after: &Node) {
+        let mine = before.marked_by().and_then(|(claim, uid)| Some((self.claims.get(claim)?, uid)));
+        let goes =
+            |claim: &Claim| claim.leaving || self.upgrades.get(&claim.upgrade).is_none_or(|of| of.leaving);
+        let touched = |claim: &Claim| matches!(claim.state.as_str(), "Failed" | "Upgrading");
+        let mine = mine.filter(|(claim, uid)| claim.uid == *uid && touched(claim) && goes(claim));
+        match mine.filter(|_| after.mark.is_none()) {
+            Some((claim, _)) if self.has_job(claim) => {
+                self.fault(9, format!("hands {name} over while its Job still runs"));
+            }
+            Some(_) => {}
+            None => {
+                let (was, is) = (&before.mark, &after.mark);
+                self.fault(6, format!("changes the mark of {name} from {was:?} to {is:?}"));
+            }
+        }
+    }
+
+    /// 9: a claim does not go before the Job has ended that it owns, as long as its Node is there.
+    pub(super) fn lets_go(&mut self, name: &str, claim: &Claim) {
+        let here = self.nodes.get(&claim.node).is_some_and(|node| node.uid == claim.node_uid);
+        if claim.state == "Failed" && here && self.has_job(claim) {
+            self.fault(9, format!("lets {name} go while its Job still runs"));
+        }
+    }
+
     /// The Job of a step on another control-plane node than that of `claim`, which has not ended.
     pub(super) fn job_elsewhere(&self, claim: &Claim) -> Option<String> {
         let of_plane = |node: &str| self.nodes.get(node).is_some_and(|node| node.is_control_plane);
