@@ -1,7 +1,7 @@
 //! Upgrades that may not begin anything new for a while: windows, freezes, soaks, failure policies and zones.
 
 use super::super::script::Step;
-use super::{Run, run};
+use super::{Run, Turn, run};
 
 fn ends(script: &str) -> Run {
     let steps: Vec<Step> = script.split("; ").map(|step| step.parse().unwrap()).collect();
@@ -41,6 +41,20 @@ fn a_window_that_ends_on_the_way_leaves_the_rest_to_the_next_one() {
     let run = ends("at 0 window 0 400; at 0 window 30 3600");
     is_done(&run);
     assert!(run.reasons.contains("WaitingForWindow") && run.took.as_secs() > 1700, "{:?}", run.took);
+}
+
+/// Another server goes away just after a step was claimed, and comes back when no window is open.
+#[test]
+fn a_step_that_was_claimed_in_time_is_not_begun_too_late() {
+    let windows = "at 0 window 0 400; at 0 window 30 3600";
+    let calm = ends(windows);
+    let claimed = |turn: &&Turn| turn.claim == "up.kube-apiserver.cp-3" && turn.state == "Claimed";
+    let gone = calm.turns.iter().find(claimed).unwrap().at.as_millis() + 1;
+    let away = format!("at {gone} take cp-1 kube-apiserver; at 500000 start cp-1 kube-apiserver");
+    let run = ends(&format!("{windows}; {away}"));
+    is_done(&run);
+    let begun = |turn: &&Turn| turn.claim == "up.kube-apiserver.cp-3" && turn.state == "Upgrading";
+    assert!(run.turns.iter().find(begun).unwrap().at.as_secs() > 1700, "{:#?}", run.turns);
 }
 
 #[test]
