@@ -118,6 +118,38 @@ fn invariant_9_a_node_is_given_back_while_its_job_runs() {
     assert!(!has("Job", &back(60, None)) && !has("Job", &back(60, Some("Upgraded"))));
 }
 
+/// A claim owns its Job, so that the server kills it with the claim.
+#[test]
+fn invariant_6_and_9_a_node_is_handed_over_whose_claim_stays_or_whose_job_runs() {
+    let gone = |seconds: u64, deleted: bool| {
+        said_of("at 0 jobs", async |stage| {
+            stage.plane_is_there().await;
+            stage.take("main-1").await;
+            stage.begins_a_job("kubelet", "main-1").await;
+            stage.state("kubelet", "main-1", "Failed", "it hangs").await;
+            let claim = format!("{}/{UP}.kubelet.main-1", super::CLAIMS);
+            let finalizers = json!({"metadata": {"finalizers": ["example.com/kept"]}});
+            stage.forger.merge(&claim, &finalizers).await.unwrap();
+            if deleted {
+                _ = stage.person.delete(&claim).await;
+            }
+            sleep(Duration::from_secs(seconds)).await;
+            let handed_over = json!({"metadata": {"annotations": {"evenkeel.dev/cordoned-by": null}}});
+            stage.forger.merge("/api/v1/nodes/main-1", &handed_over).await.unwrap();
+            if deleted {
+                let none = json!({"metadata": {"finalizers": null}});
+                stage.forger.merge(&claim, &none).await.unwrap();
+            }
+        })
+    };
+    names(6, "changes the mark of main-1", &gone(60, false));
+    let early = gone(1, true);
+    names(9, "hands main-1 over while its Job still runs", &early);
+    names(9, "lets up.kubelet.main-1 go while its Job still runs", &early);
+    let late = gone(60, true);
+    assert!(!has("mark", &late) && !has("Job", &late), "{late:#?}");
+}
+
 #[test]
 fn invariant_5_another_control_plane_node_while_a_job_runs() {
     let next = |component: &'static str, seconds: u64| {
