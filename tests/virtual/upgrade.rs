@@ -165,7 +165,7 @@ async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> R
         attend(&cluster, &watcher);
     }
     sleep_until(begun + Duration::from_secs(setting.lasts)).await;
-    let rests = come_to_rest(&kube, &watcher, begun).await;
+    let rests = come_to_rest(&kube, &watcher).await;
     let took = begun.elapsed();
     settle(&kube).await;
     let calls = cluster.faults().record();
@@ -215,9 +215,11 @@ async fn later(cluster: Cluster, stop: CancellationToken) {
 }
 
 /// Waits until every upgrade is done, or says that only a person brings it further, and nothing is under way.
-async fn come_to_rest(kube: &Kube, watcher: &Mutex<Watcher>, begun: Instant) -> Result<(), String> {
+async fn come_to_rest(kube: &Kube, watcher: &Mutex<Watcher>) -> Result<(), String> {
+    // What a person did last may have begun everything anew.
+    let happened = Instant::now();
     let mut quiet = 0;
-    while begun.elapsed() < FOREVER {
+    while happened.elapsed() < FOREVER {
         sleep(Duration::from_secs(5)).await;
         let upgrades = kube.list(UPGRADES).await;
         let rests = upgrades.iter().all(|upgrade| {
