@@ -55,8 +55,9 @@ use watcher::rest::{asked_well, at_rest};
 
 /// The upgrade of every run, unless a script makes others.
 const UP: &str = "up";
-/// However much goes wrong, then the cluster is at rest.
-const FOREVER: Duration = Duration::from_hours(3);
+/// However much goes wrong, then the cluster is at rest. A node whose drain may take 50 minutes is tried twice, and hoped for an
+/// hour more, before a person is called.
+const FOREVER: Duration = Duration::from_hours(6);
 /// What was said last may be of an operator that has died since: looked at every five seconds, it stays so for longer
 /// than another needs to take over.
 const QUIET: u32 = 6;
