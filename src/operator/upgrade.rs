@@ -9,6 +9,7 @@ mod complaints;
 mod driving;
 mod figures;
 mod foretell;
+mod read_upgrade;
 mod stored;
 
 use std::collections::BTreeMap;
@@ -20,10 +21,10 @@ use evenkeel_core::disruption::Sent;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::rollout::{
     Action, Claim, Freshness, Gates, JobState, Jobs, RefusedWrites, UnreadableClaim, World, abandoned,
-    decide, orphans, planned, unavoided, unread,
+    decide, deleted_unreadable, orphans, planned, unavoided,
 };
 use evenkeel_core::skew::lifecycle::Catalogue;
-use evenkeel_core::upgrade::{GateObject, Progress, Upgrade};
+use evenkeel_core::upgrade::GateObject;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
@@ -36,6 +37,7 @@ use self::announced::Announced;
 use self::complaints::Complaints;
 use self::figures::{counts, label};
 use self::foretell::Forecasts;
+use self::read_upgrade::{DecidableUpgrade, ReadUpgrade};
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, dropped, write};
@@ -79,25 +81,6 @@ pub(super) struct Driver<'a> {
     pub(super) releases: &'a Catalogue,
     pub(super) metrics: &'a Metrics,
     pub(super) clock: Clock,
-}
-
-/// A `ClusterUpgrade` about which something can be decided.
-#[derive(Clone)]
-struct DecidableUpgrade {
-    object: ClusterUpgrade,
-    /// What a person wants.
-    intent: Upgrade,
-    progress: Progress,
-    /// What is wrong with its spec, if something is: then `object` and `intent` have only what the rest settles by.
-    invalid: Option<String>,
-}
-
-/// What a stored `ClusterUpgrade` says.
-#[derive(Clone)]
-enum ReadUpgrade {
-    Decidable(Box<DecidableUpgrade>),
-    /// Nothing of it is in flight, and what is wrong with its spec.
-    Invalid(Box<ClusterUpgrade>, String),
 }
 
 /// What is kept between two looks; losing it is safe.
@@ -319,9 +302,10 @@ impl Driver<'_> {
         let without = claims
             .iter()
             .filter(|claim| claim.ending && upgrades.iter().all(|uid| **uid != *claim.upgrade_uid));
-        let of_claims = abandoned(cluster, &kept.jobs, without);
-        let of_claims = of_claims.into_iter().chain(unread(cluster, &kept.jobs, unreadable));
-        for action in of_claims.chain(unavoided(cluster, &upgrades)) {
+        let mut actions = abandoned(cluster, &kept.jobs, without);
+        actions.extend(deleted_unreadable(cluster, &kept.jobs, unreadable));
+        actions.extend(unavoided(cluster, &upgrades));
+        for action in actions {
             let outcome = self.hands.perform_without_upgrade(action).await;
             self.take(kept, outcome);
         }

@@ -48,8 +48,8 @@ pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(),
     gates(round)
 }
 
-/// Whether what `claim` has opened, and nothing was done for yet, may still be begun: until then as much time may have passed
-/// as a part of the control plane was away, or we were. `node` is the one that a claim of a kubelet is about.
+/// Whether `claim`, for which nothing was done yet, may still be begun. It may have waited for hours since it was made: for a
+/// part of the control plane that was away, or for an operator. `node` is the one that a claim of a kubelet is about.
 pub(super) fn may_still_begin(
     round: &mut Round<'_>,
     claim: &Claim,
@@ -63,8 +63,8 @@ pub(super) fn may_still_begin(
     gates(round)
 }
 
-/// Says again what keeps `claim`, which was opened and not begun, from being begun: `wait`. It is released, unless it is
-/// known in a moment.
+/// Releases `claim`, which [`may_still_begin`] keeps from being begun because of `wait`, so that it is opened anew when it
+/// may be. Where only a gate is read again, it waits for the answer.
 pub(super) fn takes_back(round: &mut Round<'_>, claim: &Claim, wait: NotOpened) {
     if !matches!(wait, NotOpened::GateRead { .. }) {
         round.actions.push(release(claim));

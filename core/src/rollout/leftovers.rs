@@ -108,7 +108,7 @@ pub fn abandoned<'a>(
 
 /// What to do about those of `claims` that somebody deleted. Nobody knows how far the node of such a claim is, so that it
 /// is handed over to a person; then the claim goes. One whose executor's Job runs waits for its end.
-pub fn unread(cluster: &Cluster, jobs: &Jobs, claims: &[UnreadableClaim]) -> Vec<Action> {
+pub fn deleted_unreadable(cluster: &Cluster, jobs: &Jobs, claims: &[UnreadableClaim]) -> Vec<Action> {
     let ends = |claim: &UnreadableClaim| {
         let has_mark = |node: &&Arc<Node>| {
             let mark = node.cordoned_by.as_deref().and_then(CordonMark::read);

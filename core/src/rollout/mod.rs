@@ -64,7 +64,7 @@ pub use gate_object::{GateFound, Gates};
 pub use hold_reason::{Hold, NodeOut, OutOf};
 pub use hop::planned;
 pub use jobs::{JobState, Jobs, Trial};
-pub use leftovers::{abandoned, orphans, unread};
+pub use leftovers::{abandoned, deleted_unreadable, orphans};
 pub use not_opened::NotOpened;
 pub use queue::Queue;
 pub use refused_writes::RefusedWrites;

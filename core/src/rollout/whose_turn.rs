@@ -6,7 +6,6 @@
 use super::claim::ClaimState;
 use super::group::{Members, held_by};
 use super::round::{Round, Selected};
-use crate::cluster::Node;
 use crate::plan::zone;
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
@@ -65,9 +64,8 @@ pub(super) fn in_turn<'a>(
         candidates.sort_by(|a, b| zone(a.member.node).cmp(zone(b.member.node)));
         let excepted = |node: &&Selected<'_>| round.excepted.contains_key(&node.member.node.name);
         let out = members.nodes.iter().filter(failed).find(|node| !excepted(node));
-        if let Some(now) = in_flight().next().or(out) {
-            let Node { name, .. } = now.member.node;
-            let now = zone(now.member.node);
+        if let Some(first) = in_flight().next().or(out) {
+            let (name, now) = (&first.member.node.name, zone(first.member.node));
             candidates.retain(|candidate| zone(candidate.member.node) == now);
             if candidates.is_empty() {
                 return Err(format!(

@@ -130,14 +130,15 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
     })
 }
 
-/// `object`, which is not valid, without whatever of its spec could be wrong: nothing new begins by it, and what is in
-/// flight can settle. It goes to the version of the plan that is under way.
+/// `object`, which is not valid, without whatever of its spec could be wrong, so that [`validate`] has a value for what is in
+/// flight to settle by. Nothing new may begin by that. It goes to the version of the plan that is under way; where no plan is
+/// stored, its version may be what is wrong still.
 pub fn settling(object: &ClusterUpgrade) -> ClusterUpgrade {
     let mut object = object.clone();
     let spec = &mut object.spec;
-    spec.suspend = true;
-    let plan = object.status.as_ref().and_then(|status| status.plan.as_ref());
-    spec.version = plan.map_or(std::mem::take(&mut spec.version), |plan| plan.to.clone());
+    if let Some(plan) = object.status.as_ref().and_then(|status| status.plan.as_ref()) {
+        spec.version.clone_from(&plan.to);
+    }
     spec.via.clear();
     spec.accepted_risks.clear();
     spec.windows.clear();

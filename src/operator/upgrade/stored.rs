@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use evenkeel_core::rollout::{Claim, Queue, UnreadableClaim};
-use evenkeel_core::upgrade::Upgrade;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::super::decoded::Decoded;
-use super::{DecidableUpgrade, Driver, ReadUpgrade, UpgradesKept};
+use super::read_upgrade::{DecidableUpgrade, ReadUpgrade, begun_since, begun_unread, read};
+use super::{Driver, UpgradesKept};
 use crate::api::{ClusterUpgrade, Executors, NodeUpgrade, claim_of, decode_parts, unreadable_claim, upgrade};
 use crate::observe::fold::Unseen;
 
@@ -46,11 +46,8 @@ impl Driver<'_> {
         for (stored, said) in stored.iter().zip(kept.upgrades.of(&stored, |stored| read(stored, executors))) {
             match said {
                 Ok(read) => {
-                    let object = match &read {
-                        ReadUpgrade::Decidable(of) => &of.object,
-                        ReadUpgrade::Invalid(object, _) => object,
-                    };
-                    begun.extend(begun_since(object).map(|since| (since, object.name_any().into())));
+                    let since = begun_since(read.object());
+                    begun.extend(since.map(|since| (since, read.object().name_any().into())));
                     match read {
                         ReadUpgrade::Decidable(of) => upgrades.push(*of),
                         ReadUpgrade::Invalid(object, invalid) => {
@@ -111,63 +108,5 @@ impl UpgradesKept {
             tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
         }
         self.unread_claims = unreadable.iter().map(|bad| bad.why.clone()).collect();
-    }
-}
-
-/// What `stored` says, as far as it can be decided about.
-///
-/// # Errors
-/// One line, where it cannot be read at all.
-fn read(stored: &DynamicObject, executors: &Executors) -> Result<ReadUpgrade, String> {
-    let object = decode_parts::<ClusterUpgrade>(stored, &["spec", "status"])?;
-    let decidable = |object: ClusterUpgrade, intent: Upgrade, invalid: Option<String>| {
-        let progress = upgrade::progress(&object, &intent);
-        ReadUpgrade::Decidable(Box::new(DecidableUpgrade { object, intent, progress, invalid }))
-    };
-    let invalid = match upgrade::validate(&object, executors) {
-        Ok(intent) => return Ok(decidable(object, intent, None)),
-        Err(invalid) => invalid.to_string(),
-    };
-    // Whatever has begun, has begun under our finalizer.
-    if object.finalizers().iter().any(|name| name == upgrade::FINALIZER) {
-        let settling = upgrade::settling(&object);
-        if let Ok(intent) = upgrade::validate(&settling, executors) {
-            return Ok(decidable(settling, intent, Some(invalid)));
-        }
-    }
-    Ok(ReadUpgrade::Invalid(Box::new(object), invalid))
-}
-
-/// Since when `object` is under way, if it is, also where it goes to another version since: its nodes are half done.
-fn begun_since(object: &ClusterUpgrade) -> Option<Timestamp> {
-    let status = object.status.as_ref().filter(|status| status.completion_time.is_none());
-    Some(status?.start_time.as_ref()?.0)
-}
-
-/// Since when an upgrade that cannot be read is under way, if it is: a newer program may have begun it, which left its
-/// nodes half done.
-fn begun_unread(stored: &DynamicObject) -> Option<Timestamp> {
-    let status = &stored.data["status"];
-    status["completionTime"].is_null().then(|| status["startTime"].as_str()?.parse().ok()).flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn another_version_does_not_lose_an_upgrade_its_turn() {
-        let upgrade = |version: &str, done: Option<&str>| -> ClusterUpgrade {
-            let object = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade", "metadata": {"name": "up"},
-                "spec": {"version": version, "mode": "Automatic", "controlPlane": {"executor": "x"}},
-                "status": {"startTime": "2026-11-26T10:00:00Z", "completionTime": done,
-                    "plan": {"hash": "", "from": "v1.36.4", "to": "v1.37.1"}}});
-            serde_json::from_value(object).unwrap()
-        };
-        assert!(begun_since(&upgrade("v1.37.1", None)).is_some());
-        assert!(begun_since(&upgrade("v1.37.2", None)).is_some(), "its nodes are half done");
-        assert_eq!(begun_since(&upgrade("v1.37.2", Some("2026-11-26T11:00:00Z"))), None);
     }
 }

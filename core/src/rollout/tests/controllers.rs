@@ -398,35 +398,39 @@ fn nothing_is_said_of_budgets_while_nobody_counts_them() {
     assert!(says(&toy, "PDB shop/web"), "{:?}", toy.status().lines());
 }
 
-#[test]
-fn what_holds_a_drain_back_is_written_when_it_lasts() {
+/// A node drains, and the budget of its pod allows nothing.
+fn held_back() -> Toy {
     let mut toy = Toy::new(2, 1);
     toy.upgrade.drain.timeout = SignedDuration::from_secs(300);
     toy.deploy("web", 2, 2);
     toy.absent = 1;
     toy.run_until(600, |toy| toy.kubelets("Draining") == 1);
+    toy
+}
+
+fn says_blocked(toy: &Toy) -> bool {
+    toy.claims.iter().any(|claim| !claim.blockers.is_empty())
+}
+
+#[test]
+fn what_holds_a_drain_back_is_written_when_it_lasts() {
+    let mut toy = held_back();
     let since = toy.seconds;
-    let told = |toy: &Toy| toy.claims.iter().any(|claim| !claim.blockers.is_empty());
-    toy.run_until(60, told);
+    toy.run_until(60, says_blocked);
     assert!((14..18).contains(&(toy.seconds - since)), "{} s", toy.seconds - since);
 }
 
 #[test]
 fn a_budget_that_lets_one_pod_go_after_the_other_holds_nothing_back() {
-    let mut toy = Toy::new(2, 1);
-    toy.upgrade.drain.timeout = SignedDuration::from_secs(300);
-    toy.deploy("web", 2, 2);
-    toy.absent = 1;
-    toy.run_until(600, |toy| toy.kubelets("Draining") == 1);
-    let told = |toy: &Toy| toy.claims.iter().any(|claim| !claim.blockers.is_empty());
+    let mut toy = held_back();
     for _ in 0..60 {
         let lately = at(toy.seconds - 3);
         toy.cluster.change_budget("web", |budget| budget.closed_since = Some(lately));
         toy.tick();
-        assert!(!told(&toy), "{:?}", toy.claims);
+        assert!(!says_blocked(&toy), "{:?}", toy.claims);
     }
     let since = toy.seconds;
-    toy.run_until(60, told);
+    toy.run_until(60, says_blocked);
     assert!((10..15).contains(&(toy.seconds - since)), "{} s", toy.seconds - since);
 }
 

@@ -6,7 +6,7 @@ use super::cluster::{Toy, Way};
 use crate::cluster::{Component, Owner, Pod, Traits};
 use crate::disruption::CordonMark;
 use crate::fixture::{at, pod};
-use crate::rollout::{Action, ClaimState, JobState, UnreadableClaim, UpgradePhase, unread};
+use crate::rollout::{Action, ClaimState, JobState, UpgradePhase};
 use crate::upgrade::Executor;
 use crate::version::Observed;
 use jiff::SignedDuration;
@@ -367,59 +367,6 @@ fn a_stalled_node_does_not_wait_its_whole_timeout() {
     let took = toy.world().now.duration_since(since).as_secs();
     assert!((30..60).contains(&took), "{took} s");
     assert!(message(&toy, "n-1").contains("can never allow an eviction"), "{}", message(&toy, "n-1"));
-}
-
-fn unreadable(name: &str, why: String) -> UnreadableClaim {
-    UnreadableClaim {
-        name: name.into(),
-        uid: "1".into(),
-        resource_version: "7".into(),
-        ending: false,
-        finalizers: vec!["example.com/other".into()],
-        why,
-    }
-}
-
-#[test]
-fn a_claim_that_cannot_be_read_and_was_deleted_leaves_its_node_to_a_person_and_goes() {
-    let mut toy = Toy::new(1, 1);
-    let mut claim = unreadable("up.kubelet.n-1", "has the state Begun".to_owned());
-    toy.cluster.change_node("n-1", |node| {
-        (node.cordoned_by, node.unschedulable) = (Some("up.kubelet.n-1/1".into()), true);
-    });
-    assert_eq!(unread(&toy.cluster, &toy.jobs, std::slice::from_ref(&claim)), [], "nobody deleted it");
-    claim.ending = true;
-    let node = toy.cluster.node("n-1").unwrap().reference();
-    assert_eq!(unread(&toy.cluster, &toy.jobs, std::slice::from_ref(&claim)), [Action::HandOver { node }]);
-    // The mark of another claim of that name is not its own.
-    toy.cluster.change_node("n-1", |node| node.cordoned_by = Some("up.kubelet.n-1/2".into()));
-    let released = Action::Release {
-        claim: claim.name.clone(),
-        uid: claim.uid.clone(),
-        resource_version: claim.resource_version.clone(),
-        finalizers: Some(claim.finalizers.clone()),
-    };
-    assert_eq!(unread(&toy.cluster, &toy.jobs, std::slice::from_ref(&claim)), [released]);
-    toy.jobs.made.insert((claim.uid.clone(), 1), JobState::Running);
-    assert_eq!(unread(&toy.cluster, &toy.jobs, &[claim]), [], "its executor works");
-}
-
-#[test]
-fn a_claim_that_cannot_be_read_holds_its_own_node_only() {
-    let mut toy = Toy::new(3, 1);
-    let why =
-        "NodeUpgrade up.kubelet.n-2 is Draining without a time; delete it to have it made anew".to_owned();
-    toy.unreadable.push(unreadable("up.kubelet.n-2", why.clone()));
-    toy.run_to_the_end(600);
-    assert_eq!(toy.phase(), UpgradePhase::NodesHeld, "{:?}", toy.status());
-    assert_eq!(toy.status().parked[0].reason, why);
-    assert_eq!(toy.kubelets("Upgraded"), 2);
-    // So does one of the control plane, which nobody may make twice.
-    let mut toy = Toy::new(1, 1);
-    let why = "NodeUpgrade up.kube-apiserver.cp-2 has the state Begun".to_owned();
-    toy.unreadable.push(unreadable("up.kube-apiserver.cp-2", why.clone()));
-    toy.run_to_the_end(300);
-    assert_eq!((toy.claims.len(), toy.status().lines().first()), (1, Some(&why)), "{:?}", toy.log);
 }
 
 #[test]

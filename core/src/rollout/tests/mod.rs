@@ -23,6 +23,7 @@ mod refused_writes;
 mod replaced;
 mod silent;
 mod trial;
+mod unreadable;
 mod vendors;
 mod whose_turn;
 

@@ -99,6 +99,48 @@ fn what_is_written_of_groups_ways_and_risks() {
     assert_eq!(read(&some).unwrap_err().to_string(), line);
 }
 
+/// Each of these passes the schema, and nothing can be begun by it.
+#[test]
+fn whatever_is_wrong_with_a_spec_what_is_in_flight_settles_by_the_rest() {
+    let begun = || {
+        let mut object = object(&json!([{ "name": "a", "selector": {}, "executor": "x" }]));
+        let plan = Plan { from: "v1.36.4".to_owned(), to: "v1.37.1".to_owned(), ..Default::default() };
+        object.status = Some(ClusterUpgradeStatus { plan: Some(plan), ..Default::default() });
+        object
+    };
+    let wrong: [(&str, serde_json::Value); 13] = [
+        ("/version", json!("v1.99999.1")),
+        ("/via", json!(["v1.37.2", "v1.37.3"])),
+        ("/via", json!(["v1.99999.1"])),
+        ("/acceptedRisks", json!([{ "finding": "O5", "until": "soon", "reason": "r" }])),
+        (
+            "/windows",
+            json!([{ "name": "w", "timeZone": "Europe/Berln", "start": "01:00", "durationSeconds": 3600 }]),
+        ),
+        (
+            "/freezes",
+            json!([{ "name": "f", "timeZone": "UTC", "from": "2026-11-31", "until": "2026-12-02" }]),
+        ),
+        ("/controlPlane/firstExecutor", json!("x")),
+        ("/nodeGroups/0/maxUnavailable", json!("0%")),
+        ("/nodeGroups/0/dependsOn", json!(["a"])),
+        ("/nodeGroups/0/dependsOn", json!(["nobody"])),
+        ("/failurePolicy", json!({ "maxFailed": 0 })),
+        ("/failurePolicy", json!({ "maxParked": "101%" })),
+        ("/drain/podRules", json!([{ "behavior": "Skip" }])),
+    ];
+    for (field, value) in wrong {
+        let mut spec = serde_json::to_value(begun().spec).unwrap();
+        let (parent, name) = field.rsplit_once('/').unwrap();
+        spec.pointer_mut(parent).unwrap()[name] = value;
+        let spec = serde_json::from_value(spec).unwrap_or_else(|error| panic!("{field}: {error}"));
+        let object = ClusterUpgrade { spec, ..begun() };
+        assert!(read(&object).is_err(), "{field} is valid");
+        let settles = read(&settling(&object)).unwrap_or_else(|invalid| panic!("{field}: {invalid}"));
+        assert_eq!((settles.version.to_string().as_str(), settles.groups.len()), ("v1.37.1", 1), "{field}");
+    }
+}
+
 #[test]
 fn any_release_of_a_minor_may_be_asked_for() {
     let mut some = object(&json!([]));
