@@ -374,6 +374,13 @@ fn an_upgrade_that_became_invalid_can_be_deleted_whatever_it_has_in_flight() {
 }
 
 #[test]
+fn a_suspended_upgrade_is_paused_whatever_else_keeps_it() {
+    let run = ends("at 0 plan-only; at 700 suspend up");
+    let conditions = &run.end["upgrades"]["up"]["conditions"];
+    assert_eq!((said(&run).0, &conditions["Paused"][0]), ("PlanOnly", &"True".into()), "{conditions:#}");
+}
+
+#[test]
 fn a_claim_that_cannot_be_read_is_made_anew_once_a_person_deleted_it() {
     let run = ends("at 0 bad-claim kubelet main-6; at 200000 delete-claim kubelet main-6");
     assert_eq!(said(&run), DONE, "{:#}", run.end["claims"]);

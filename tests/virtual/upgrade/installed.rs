@@ -343,25 +343,29 @@ fn an_upgrade_of_a_newer_program_is_left_alone_and_keeps_others_waiting() {
     });
 }
 
-/// Whatever it is, it may forbid what an older program would do.
+/// Whatever it is, it may forbid what an older program would do, or remember what that would forget.
 #[test]
 fn an_upgrade_with_a_field_of_a_newer_program_is_left_alone() {
-    story("", "Automatic", async |story| {
-        let at = format!("{UPGRADES}/{UP}");
-        story.until("nodes move", |_, claims| nodes_that_are(claims, "Upgraded") > 2).await;
-        let newer = definition_of_upgrades(|schema| {
-            schema["properties"]["spec"]["properties"]["onlyOnSundays"] = json!({"type": "boolean"});
+    for (part, path) in [("spec", ""), ("status", "/status")] {
+        story("", "Automatic", async |story| {
+            let at = format!("{UPGRADES}/{UP}{path}");
+            story.until("nodes move", |_, claims| nodes_that_are(claims, "Upgraded") > 2).await;
+            let newer = definition_of_upgrades(|schema| {
+                schema["properties"][part]["properties"]["onlyOnSundays"] = json!({"type": "boolean"});
+            });
+            let definition = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
+            story.kube.merge(&definition, &newer).await.unwrap();
+            story.kube.merge(&at, &json!({part: {"onlyOnSundays": true}})).await.unwrap();
+            sleep(Duration::from_secs(5)).await;
+            let before = story.kube.list(CLAIMS).await;
+            sleep(Duration::from_mins(10)).await;
+            assert_eq!(story.kube.list(CLAIMS).await, before, "{part}: nothing of it moves, forth or back");
+            let object = story.kube.get(&format!("{UPGRADES}/{UP}")).await.unwrap();
+            assert_eq!(object[part]["onlyOnSundays"], true, "{part}: it is kept");
+            story.kube.merge(&at, &json!({part: {"onlyOnSundays": null}})).await.unwrap();
+            story.is("Completed", "").await;
         });
-        let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
-        story.kube.merge(&path, &newer).await.unwrap();
-        story.kube.merge(&at, &json!({"spec": {"onlyOnSundays": true}})).await.unwrap();
-        sleep(Duration::from_secs(5)).await;
-        let before = story.kube.list(CLAIMS).await;
-        sleep(Duration::from_mins(10)).await;
-        assert_eq!(story.kube.list(CLAIMS).await, before, "nothing of it moves, forth or back");
-        story.kube.merge(&at, &json!({"spec": {"onlyOnSundays": null}})).await.unwrap();
-        story.is("Completed", "").await;
-    });
+    }
 }
 
 #[test]

@@ -307,7 +307,8 @@ async fn finish(kube: &Kube, app: &str) {
 async fn bad_claim(kube: &Kube, component: &str, node: &str) {
     let name = format!("up.{component}.{node}");
     let claim = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade",
-        "metadata": {"name": name, "finalizers": ["evenkeel.dev/settle"]}, "spec": {"upgradeName": "up", "component": component, "nodeName": node, "nodeUID": "", "fromVersion": FROM,
+        "metadata": {"name": name, "finalizers": ["evenkeel.dev/settle"]},
+        "spec": {"upgradeName": "up", "component": component, "nodeName": node, "nodeUID": "", "fromVersion": FROM,
         "toVersion": TO, "executor": "machines"}});
     kube.create(CLAIMS, &claim).await;
     let status = json!({"status": {"state": "Begun"}});
