@@ -8,36 +8,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::accept::{accept, sort};
+use super::ahead::Ahead;
 use super::finding::{PlanFinding, Weight};
 use super::finding_id::FindingCode;
-use super::hops::Plan;
 use super::makers::made_by_others;
 use super::waves::Wave;
 use crate::cluster::{Cluster, Node};
-use crate::disruption::Rules;
 use crate::disruption::preflight::{Cause, Code, Outlook, Question, causes};
 use crate::drain::{DrainOptions, OnTimeout};
 use crate::text::harmless;
-use crate::upgrade::Upgrade;
 use crate::version::Minor;
 
-/// Everything that a person has to know of `plan` at `now`, in order: its own findings, who makes its nodes, what keeps
-/// them from being drained, and which acceptances no finding is about. `waves` are those of [`waves()`](super::waves()), and `rules`
-/// those of the upgrade's drains.
-pub fn foresee(
-    plan: &Plan,
-    waves: &[Vec<Wave>],
-    upgrade: &Upgrade,
-    cluster: &Cluster,
-    rules: &Rules,
-    now: Timestamp,
-) -> Vec<PlanFinding> {
+/// Everything that a person has to know of a plan, in order: its own findings, who makes its nodes, what keeps them from
+/// being drained, and which acceptances no finding is about.
+pub fn foresee(ahead: &Ahead<'_>) -> Vec<PlanFinding> {
+    let Ahead { plan, waves, upgrade, cluster, .. } = *ahead;
     let mut findings = plan.findings.clone();
     findings.extend(made_by_others(waves, cluster));
-    findings.extend(drain_findings(plan, waves, upgrade, cluster, rules, now));
+    findings.extend(drain_findings(ahead));
     // Where nothing can begin, nobody looked at what would come later.
     if !plan.hops.is_empty() {
         let about_nothing: Vec<PlanFinding> = upgrade
@@ -58,40 +47,14 @@ pub fn foresee(
     findings
 }
 
-/// The nodes of `waves` that are drained, and the first hop of `plan` in which they are.
-pub(super) fn emptied<'w>(
-    plan: &Plan,
-    waves: &'w [Vec<Wave>],
-    upgrade: &Upgrade,
-    cluster: &Cluster,
-) -> BTreeMap<&'w Arc<str>, Minor> {
-    let mut emptied: BTreeMap<&Arc<str>, Minor> = BTreeMap::new();
-    for (hop, waves) in plan.hops.iter().zip(waves) {
-        let minor = hop.version.minor();
-        for name in waves.iter().flat_map(|wave| &wave.nodes) {
-            let from = cluster.node(name).and_then(|node| node.kubelet.minor());
-            if upgrade.drain.empties(from, minor) {
-                emptied.entry(name).or_insert(minor);
-            }
-        }
-    }
-    emptied
-}
-
-/// What keeps the nodes that `plan` moves from being drained at `now`, in order, with what a person accepted of it.
+/// What keeps the nodes that a plan moves from being drained, in order, with what a person accepted of it.
 ///
 /// What no waiting changes stops the plan at those nodes; what may end by itself is a warning; what only costs something
 /// is left out, because `evenkeel preflight` tells it. The id of a finding is [`Cause::id`], and its hop is the first
 /// in which one of its nodes moves.
-pub fn drain_findings(
-    plan: &Plan,
-    waves: &[Vec<Wave>],
-    upgrade: &Upgrade,
-    cluster: &Cluster,
-    rules: &Rules,
-    now: Timestamp,
-) -> Vec<PlanFinding> {
-    let moves = emptied(plan, waves, upgrade, cluster);
+pub fn drain_findings(ahead: &Ahead<'_>) -> Vec<PlanFinding> {
+    let Ahead { waves, upgrade, cluster, rules, now, .. } = *ahead;
+    let moves = ahead.emptied();
     let nodes: Vec<&Node> = moves.keys().filter_map(|name| cluster.node(name)).collect();
     let timeout = Some(upgrade.drain.timeout);
     let question = Question { cluster, nodes, rules, timeout, now };
@@ -160,12 +123,15 @@ fn is_of_all_at_once(cause: &Cause, cluster: &Cluster, together: usize) -> bool 
 mod tests {
     use expect_test::{Expect, expect};
 
+    use super::super::hops::Plan;
     use super::*;
     use crate::cluster::{
         Budget, Demand, Owner, Parts, PodWebhook, Quantity, Selector, Surroundings, Workload,
     };
+    use crate::disruption::Rules;
     use crate::fixture::{at, budget, node, pod};
     use crate::plan::{Hop, Pass, Picked, waves};
+    use crate::upgrade::Upgrade;
     use crate::upgrade::{AcceptedRisk, Amount, NodeGroup, Unit};
 
     /// Nodes `n-1` to `n-3` at v1.36.4, and `cart` on each of them with a budget that wants `needed` of its three pods.
@@ -225,7 +191,8 @@ mod tests {
                 accepted.unwrap_or_default()
             )
         };
-        foresee(plan, &waves, upgrade, cluster, rules, at(0)).into_iter().map(line).collect()
+        let ahead = Ahead { plan, waves: &waves, upgrade, cluster, rules, now: at(0) };
+        foresee(&ahead).into_iter().map(line).collect()
     }
 
     fn see(parts: Parts, change: impl FnOnce(&mut Upgrade), expected: &Expect) {

@@ -6,23 +6,29 @@
 //! node that joins later belongs to it; and a [`Checked`] plan exists only through [`check()`].
 
 mod accept;
+mod ahead;
 mod bounds;
 mod check;
+mod done;
 mod drains;
 mod finding;
 mod finding_id;
 mod hash;
 mod hops;
+mod leaving;
 mod length;
 mod make;
 mod makers;
 mod order;
 mod planned;
 mod start;
+mod timing;
 mod waves;
 mod wish;
+mod work;
 
-pub use bounds::{HopBound, HopTiming, PlanTiming, timing};
+pub use ahead::Ahead;
+pub use bounds::HopBound;
 pub use check::{Checked, Refutation, check, check_waves};
 pub use drains::{drain_findings, foresee};
 pub use finding::{Accepted, PlanFinding, Weight};
@@ -36,6 +42,7 @@ pub(crate) use order::is_there;
 pub use order::{Stage, StageProgress, progress};
 pub use planned::{Planned, moved_nodes, on_the_way};
 pub use start::{from_version, hidden_id};
+pub use timing::{HopTiming, PlanTiming, timing};
 pub use waves::{Wave, is_empty, is_spare, rank, waves, zone};
 pub use wish::Wish;
 

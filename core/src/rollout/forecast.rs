@@ -10,8 +10,10 @@ use super::claim::{Claim, ClaimState};
 use super::trial::refused_jobs;
 use super::world::World;
 use crate::cluster::Component;
-use crate::plan::{Durations, Plan, PlanFinding, PlanTiming, Took, Wave, Weight, foresee, timing, waves};
-use crate::upgrade::Upgrade;
+use crate::plan::{
+    Ahead, Durations, Plan, PlanFinding, PlanTiming, Took, Wave, Weight, foresee, timing, waves,
+};
+use crate::upgrade::{Soak, Upgrade};
 
 /// The waves of a plan as the nodes are now, how long they take, and what a person has to know of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,13 +26,15 @@ pub struct Forecast {
     pub findings: Vec<PlanFinding>,
 }
 
-/// What lies ahead of `plan` of `upgrade` from where `world` is now.
-pub fn forecast(plan: &Plan, upgrade: &Upgrade, world: World<'_>) -> Forecast {
+/// What lies ahead of `plan` of `upgrade` from where `world` is now, with those of `soaks` that are under way.
+pub fn forecast(plan: &Plan, upgrade: &Upgrade, soaks: &[Soak], world: World<'_>) -> Forecast {
     let waves = waves(plan, upgrade, world.cluster, &upgrade.members(world.cluster));
     let rules = upgrade.drain.policy(world.executors).rules;
     let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
-    let timing = timing(plan, &waves, upgrade, world.cluster, &rules, &durations(&mine), world.now);
-    let mut findings = foresee(plan, &waves, upgrade, world.cluster, &rules, world.now);
+    let World { cluster, now, .. } = world;
+    let ahead = Ahead { plan, waves: &waves, upgrade, cluster, rules: &rules, now };
+    let timing = timing(&ahead, &durations(&mine), soaks);
+    let mut findings = foresee(&ahead);
     let refused = refused_jobs(upgrade, world.jobs);
     let at = findings.partition_point(|finding| finding.weight <= Weight::Blocks);
     findings.splice(at..at, refused);

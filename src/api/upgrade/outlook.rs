@@ -60,7 +60,7 @@ pub(super) fn waves_omitted(forecast: &Forecast, most: usize) -> i32 {
     count(all.saturating_sub(most))
 }
 
-/// How long the rest takes, closed windows and freezes included, as a column shows it: `8m`, `3h5m`, `2d4h`. Empty where
+/// How long the rest takes, closed windows, freezes and soaks included, as a column shows it: `8m`, `3h5m`, `2d4h`. Empty where
 /// nothing moves by itself or no end is in sight, because then nobody can know.
 pub(super) fn eta(phase: UpgradePhase, forecast: Option<&Forecast>) -> String {
     let moves = matches!(
@@ -70,7 +70,7 @@ pub(super) fn eta(phase: UpgradePhase, forecast: Option<&Forecast>) -> String {
             | UpgradePhase::Frozen
             | UpgradePhase::Soaking
     );
-    let Some(rest) = forecast.filter(|_| moves).and_then(|forecast| forecast.timing.with_calendar) else {
+    let Some(rest) = forecast.filter(|_| moves).and_then(|forecast| forecast.timing.until_done) else {
         return String::new();
     };
     let minutes = minutes(rest) / MINUTE;
@@ -141,9 +141,9 @@ mod tests {
         let told = |seconds: i64, phase| {
             let about = SignedDuration::from_secs(seconds);
             let estimate = Estimate { p50: about, p90: about };
-            let with_calendar = Some(about);
+            let until_done = Some(about);
             let timing =
-                PlanTiming { bounds: Vec::new(), hops: Vec::new(), least: about, estimate, with_calendar };
+                PlanTiming { bounds: Vec::new(), hops: Vec::new(), least: about, estimate, until_done };
             eta(phase, Some(&Forecast { waves: Vec::new(), timing, findings: Vec::new() }))
         };
         let works = UpgradePhase::Working(Stage::Kubelets);

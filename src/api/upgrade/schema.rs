@@ -34,7 +34,7 @@ use crate::api::conditions::ConditionStatus;
     printcolumn(name = "Blocked", type_ = "integer", json_path = ".status.progress.blocked", description = "Nodes parked because their drain is blocked"),
     printcolumn(name = "Failed", type_ = "integer", json_path = ".status.progress.failed"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
-    printcolumn(name = "ETA", type_ = "string", json_path = ".status.progress.eta", description = "About how long the rest takes, closed windows and freezes included"),
+    printcolumn(name = "ETA", type_ = "string", json_path = ".status.progress.eta", description = "About how long the rest takes, closed windows, freezes and soaks included"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "In Flight", type_ = "integer", json_path = ".status.progress.inFlight", priority = 1),
     printcolumn(name = "Plan", type_ = "string", json_path = ".status.plan.hash", priority = 1),

@@ -266,7 +266,7 @@ pub struct NodeProgress {
     /// How many nodes failed: their executor failed, or was not done in time.
     #[serde(default)]
     pub failed: i32,
-    /// About how long the rest takes, closed windows and freezes included, such as `3h5m` or `2d4h`; empty where nothing
+    /// About how long the rest takes, closed windows, freezes and soaks included, such as `3h5m` or `2d4h`; empty where nothing
     /// moves by itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub eta: String,

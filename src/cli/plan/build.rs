@@ -278,8 +278,8 @@ fn time(made: &Made<'_>) -> Time {
         least_seconds: timing.least.as_secs(),
         p50_seconds: timing.estimate.p50.as_secs(),
         p90_seconds: timing.estimate.p90.as_secs(),
-        with_calendar_seconds: timing
-            .with_calendar
+        until_done_seconds: timing
+            .until_done
             .filter(|all| *all > timing.estimate.p50)
             .map(|all| all.as_secs()),
         hops: timing.hops.iter().map(hop).collect(),

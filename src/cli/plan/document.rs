@@ -239,8 +239,8 @@ pub(super) struct Accepted {
     pub(super) instead_of: Gravity,
 }
 
-/// How long the plan takes when nothing is in its way. Soaks, gates, parked nodes and what others have to move are not
-/// counted, and windows and freezes in `withCalendarSeconds` alone.
+/// How long the plan takes when nothing is in its way. Gates, parked nodes and what others have to move are not counted,
+/// and windows, freezes and soaks in `untilDoneSeconds` alone.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Time {
@@ -250,10 +250,10 @@ pub(super) struct Time {
     pub(super) p50_seconds: i64,
     /// It takes longer in one of ten cases.
     pub(super) p90_seconds: i64,
-    /// About so long until it is done if it begins now, closed windows and freezes included. Absent where there are none in
-    /// its way, and where no end is in sight.
+    /// About so long until it is done if it begins now, closed windows, freezes and soaks included. Absent where there are
+    /// none in its way, and where no end is in sight.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) with_calendar_seconds: Option<i64>,
+    pub(super) until_done_seconds: Option<i64>,
     /// Each hop.
     pub(super) hops: Vec<HopTime>,
     /// What sets the least time, the longest first.

@@ -129,9 +129,11 @@ fn planned(
     let mut plan = plan::make(&wish);
     let waves = plan::waves(&plan, upgrade, &subject.cluster, &members);
     let refuted = refuted(&plan, &waves, &wish);
-    let (cluster, now, rules) = (&subject.cluster, subject.now, upgrade.drain.rules(EXECUTORS));
-    plan.findings = plan::foresee(&plan, &waves, upgrade, cluster, &rules, now);
     let (durations, basis) = times::durations(times, std::mem::take(&mut subject.earlier));
+    let (cluster, now, rules) = (&subject.cluster, subject.now, upgrade.drain.rules(EXECUTORS));
+    let ahead = plan::Ahead { plan: &plan, waves: &waves, upgrade, cluster, rules: &rules, now };
+    let timing = plan::timing(&ahead, &durations, &recorded.soaks);
+    plan.findings = plan::foresee(&ahead);
     let made = Made {
         upgrade,
         members: &members,
@@ -141,7 +143,7 @@ fn planned(
         hash: recorded.from.as_ref().or(plan.from.as_ref()).filter(|_| whole).map(|from| {
             plan::hash(upgrade, from, &plan::on_the_way(upgrade, from, &recorded.via, Some(&plan)))
         }),
-        timing: &plan::timing(&plan, &waves, upgrade, cluster, &rules, &durations, now),
+        timing: &timing,
         basis,
         of_object: wished.source.is_some(),
     };

@@ -164,12 +164,12 @@ pub(super) fn seconds(seconds: i64) -> String {
     duration_text(SignedDuration::from_secs(seconds))
 }
 
-/// `about 2 h 10 min (9 of 10 times within 3 h), at least 1 h 50 min`, how long with its calendar, and whether something
+/// `about 2 h 10 min (9 of 10 times within 3 h), at least 1 h 50 min`, how long by the clock, and whether something
 /// comes on top.
 pub(super) fn time(plan: &UpgradePlan, time: &Time) -> String {
     let besides = if plan.waits.is_empty() { "" } else { ", and what it waits for besides" };
-    let begun = time.with_calendar_seconds.map(|all| {
-        format!("; begun now it is done in about {}, because of its windows and freezes", seconds(all))
+    let begun = time.until_done_seconds.map(|all| {
+        format!("; begun now it is done in about {}, with its windows, freezes and soaks", seconds(all))
     });
     format!(
         "about {} (9 of 10 times within {}), at least {}{besides}{}",

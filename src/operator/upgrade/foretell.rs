@@ -47,7 +47,7 @@ impl Forecasts {
         if let Some(last) = self.0.get(&upgrade.name).filter(fresh) {
             return Some(last.forecast.clone());
         }
-        let forecast = forecast(plan, upgrade, world);
+        let forecast = forecast(plan, upgrade, &status.soaks, world);
         let (at, hash) = (Instant::now(), status.hash.clone());
         let reckoned = Reckoned { at, hash, known, forecast: forecast.clone() };
         self.0.insert(upgrade.name.clone(), reckoned);

@@ -115,7 +115,7 @@ fn ahead(plan: &plan::Plan) -> Forecast {
             hops: vec![timing],
             least: about.p50,
             estimate: about,
-            with_calendar: Some(about.p90),
+            until_done: Some(about.p90),
         },
         findings: plan.findings.clone(),
     }

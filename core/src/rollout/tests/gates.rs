@@ -346,7 +346,7 @@ fn how_long_it_takes_is_told_by_what_its_own_nodes_took() {
     let foretold = |toy: &Toy| {
         let world = toy.world();
         let planned = planned(&toy.upgrade, &toy.progress, world, releases());
-        let forecast = forecast(planned.plan(), &toy.upgrade, world);
+        let forecast = forecast(planned.plan(), &toy.upgrade, &toy.progress.soaks, world);
         assert_eq!(forecast.waves.len(), forecast.timing.hops.len());
         (
             forecast.waves.iter().flatten().map(|wave| wave.nodes.len()).sum::<usize>(),

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use jiff::tz::TimeZone;
 
-use super::super::Took;
 use super::*;
 use crate::cluster::Component;
 use crate::cluster::{Budget, Demand, Node, Parts, Pod, Quantity, Selector};
+use crate::disruption::Rules;
+use crate::disruption::preflight::duration_text;
 use crate::fixture::{at, budget, instance, node, pod};
-use crate::plan::{Pass, Picked, waves};
+use crate::plan::{Hop, Pass, Picked, Plan, Step, Took, waves};
 use crate::upgrade::calendar::Freeze;
-use crate::upgrade::{Amount, NodeGroup, Zones};
-use crate::version::KubeVersion;
+use crate::upgrade::{Amount, ControlPlane, NodeGroup, Soaked, Unit, Upgrade, Zones};
+use crate::version::{KubeVersion, Observed};
 
 fn seconds(seconds: i64) -> SignedDuration {
     SignedDuration::from_secs(seconds)
@@ -84,9 +85,22 @@ fn upgrade(groups: Vec<NodeGroup>) -> Upgrade {
 }
 
 fn timed(plan: &Plan, upgrade: &Upgrade, parts: Parts, durations: &Durations) -> PlanTiming {
+    timed_in(plan, upgrade, parts, durations, &[])
+}
+
+/// The same while `soaks` are under way.
+fn timed_in(
+    plan: &Plan,
+    upgrade: &Upgrade,
+    parts: Parts,
+    durations: &Durations,
+    soaks: &[Soak],
+) -> PlanTiming {
     let cluster = parts.seal();
     let waves = waves(plan, upgrade, &cluster, &upgrade.members(&cluster));
-    timing(plan, &waves, upgrade, &cluster, &Rules::default(), durations, at(0))
+    let rules = Rules::default();
+    let ahead = Ahead { plan, waves: &waves, upgrade, cluster: &cluster, rules: &rules, now: at(0) };
+    timing(&ahead, durations, soaks)
 }
 
 fn see(plan: &Plan, upgrade: &Upgrade, parts: Parts, expected: &Expect) {
@@ -341,7 +355,7 @@ fn nothing_takes_no_time() {
             hops: Vec::new(),
             least: SignedDuration::ZERO,
             estimate: none,
-            with_calendar: Some(SignedDuration::ZERO)
+            until_done: Some(SignedDuration::ZERO)
         }
     );
 }
@@ -397,7 +411,7 @@ fn what_the_calendar_shuts_comes_on_top() {
         };
         upgrade.calendar.freezes = frozen.map(freeze).into_iter().collect();
         let timing = timed(&whole(), &upgrade, large(), &Durations::default());
-        (timing.with_calendar.unwrap() - timing.estimate.p50).as_secs()
+        (timing.until_done.unwrap() - timing.estimate.p50).as_secs()
     };
     assert_eq!(took(None), 0);
     assert_eq!(took(Some((1_000_000, 2_000_000))), 0, "it is done by then");
@@ -405,4 +419,51 @@ fn what_the_calendar_shuts_comes_on_top() {
     assert_eq!(took(Some((60, 3600))), 3600);
     // The last node before it ends on average seven minutes before: of nine that it may take, half of the four that it does.
     assert_eq!(took(Some((3600, 7200))), 3600 + 420);
+}
+
+#[test]
+fn soaks_pass_by_the_clock() {
+    let mut parts = Parts::default();
+    parts.nodes.push(Arc::new(of_pool("first", 1)));
+    parts.nodes.extend((1..=3).map(|number| of_pool("rest", number)).map(Arc::new));
+    let first = NodeGroup { soak: seconds(1800), ..group("first", 1) };
+    let rest =
+        NodeGroup { soak: seconds(1200), canary: 1, depends_on: vec!["first".into()], ..group("rest", 3) };
+    let wanted = Upgrade {
+        control_plane: ControlPlane { soak: seconds(600), ..upgrade(Vec::new()).control_plane },
+        ..upgrade(vec![first, rest])
+    };
+    let soak = |what: Soaked, done: i64| Soak { what, version: version("v1.37.1"), done: at(done) };
+    let whole = |parts: &Parts, steps: Vec<Step>, soaks: &[Soak], freezes: &[(i64, i64)]| {
+        let mut upgrade = wanted.clone();
+        let freeze = |(from, until): &(i64, i64)| Freeze {
+            name: "f".into(),
+            zone: TimeZone::UTC,
+            from: at(*from),
+            until: at(*until),
+        };
+        upgrade.calendar.freezes = freezes.iter().map(freeze).collect();
+        let plan = plan(vec![hop("v1.37.1", steps, Pass::All)]);
+        let timing = timed_in(&plan, &upgrade, parts.clone(), &Durations::default(), soaks);
+        (timing.estimate.p50.as_secs() / 60, timing.until_done.unwrap().as_secs())
+    };
+    // Three times a node, a soak after the first group, and one after the canary; none after the last nodes.
+    assert_eq!(whole(&parts, Vec::new(), &[], &[]), (12, 720 + 1800 + 1200));
+    let server = || vec![step(Component::KubeApiserver, "cp-1")];
+    assert_eq!(whole(&parts, server(), &[], &[]), (14, 120 + 600 + 720 + 1800 + 1200));
+    let plane = soak(Soaked::ControlPlane, -500);
+    assert_eq!(whole(&parts, Vec::new(), std::slice::from_ref(&plane), &[]), (12, 100 + 720 + 1800 + 1200));
+    assert_eq!(whole(&parts, server(), &[plane], &[]), (14, 600 + 120 + 720 + 1800 + 1200), "it begins anew");
+    // A freeze while it soaks costs nothing, but for what of it is left then.
+    assert_eq!(whole(&parts, Vec::new(), &[], &[(300, 2000)]), (12, 720 + 1800 + 1200));
+    assert_eq!(whole(&parts, Vec::new(), &[], &[(300, 2140)]), (12, 720 + 1800 + 1200 + 100));
+    // The first group is done, and then the canary too.
+    let at_target =
+        |node: &Arc<Node>| Arc::new(Node { kubelet: Observed::from_report("v1.37.1"), ..(**node).clone() });
+    parts.nodes[0] = at_target(&parts.nodes[0]);
+    let of_first = soak(Soaked::Group("first".into()), -1000);
+    assert_eq!(whole(&parts, Vec::new(), std::slice::from_ref(&of_first), &[]), (8, 800 + 480 + 1200));
+    parts.nodes[1] = at_target(&parts.nodes[1]);
+    let of_canary = soak(Soaked::Canaries("rest".into()), -100);
+    assert_eq!(whole(&parts, Vec::new(), &[of_first, of_canary], &[]), (4, 1100 + 240));
 }

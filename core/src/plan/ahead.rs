@@ -1,0 +1,49 @@
+//! A plan, and the cluster from which on it is looked at.
+//!
+//! Here belongs what every look ahead is asked about. The invariant: a node is emptied for the first time in one hop.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::hops::Plan;
+use super::waves::Wave;
+use crate::cluster::Cluster;
+use crate::disruption::Rules;
+use crate::upgrade::Upgrade;
+use crate::version::Minor;
+
+/// A plan of which somebody wants to know what lies ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead<'a> {
+    /// The plan, from where `cluster` is.
+    pub plan: &'a Plan,
+    /// Its waves, which are those of [`waves()`](super::waves()).
+    pub waves: &'a [Vec<Wave>],
+    /// What a person wants.
+    pub upgrade: &'a Upgrade,
+    /// The cluster as it is.
+    pub cluster: &'a Cluster,
+    /// Those of the upgrade's drains.
+    pub rules: &'a Rules,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl<'a> Ahead<'a> {
+    /// The nodes that are drained, and the first hop in which they are.
+    pub(super) fn emptied(&self) -> BTreeMap<&'a Arc<str>, Minor> {
+        let mut emptied: BTreeMap<&Arc<str>, Minor> = BTreeMap::new();
+        for (hop, waves) in self.plan.hops.iter().zip(self.waves) {
+            let minor = hop.version.minor();
+            for name in waves.iter().flat_map(|wave| &wave.nodes) {
+                let from = self.cluster.node(name).and_then(|node| node.kubelet.minor());
+                if self.upgrade.drain.empties(from, minor) {
+                    emptied.entry(name).or_insert(minor);
+                }
+            }
+        }
+        emptied
+    }
+}
