@@ -1,8 +1,8 @@
 //! What is shown of upgrades: their nodes, what they wait for, and which nodes they leave out.
 //!
-//! The invariant: an upgrade has a series for every reason with which it may wait, and for at most one of them it is 1.
+//! The invariant: an upgrade has a series for every reason with which it may wait, and for everything that it may wait for.
 
-use evenkeel_core::rollout::UpgradePhase;
+use evenkeel_core::rollout::{UpgradePhase, WaitReason};
 use prometheus::Registry;
 
 use super::table::{Table, integer, show};
@@ -34,6 +34,7 @@ pub struct BlockedNode<'a> {
 pub struct Upgrades {
     nodes: Table<2>,
     waiting: Table<2>,
+    waiting_for: Table<2>,
     blocked: Table<3>,
     omitted: Table<1>,
 }
@@ -52,6 +53,12 @@ impl Upgrades {
                 registry,
                 "evenkeel_upgrade_waiting",
                 "1 for the reason with which the upgrade waits or stands still, the reason of its condition Ready.",
+                ["upgrade", "reason"],
+            )?,
+            waiting_for: Table::new(
+                registry,
+                "evenkeel_upgrade_waiting_for",
+                "How many things the status of the upgrade lists with the reason under waitingFor.",
                 ["upgrade", "reason"],
             )?,
             blocked: Table::new(
@@ -81,6 +88,18 @@ impl Upgrades {
             waits().map(move |wait| ([*upgrade, wait], i64::from(wait == *reason)))
         });
         self.waiting.replace(all);
+    }
+
+    /// Shows the reasons of all that each upgrade waits for, one for each thing; replaces what was shown before.
+    pub fn show_waiting_for(&self, rows: &[(&str, &[String])]) {
+        let all = rows.iter().flat_map(|(upgrade, reasons)| {
+            let others = WaitReason::OTHERS.into_iter().map(WaitReason::name);
+            waits().chain(others).map(move |wait| {
+                let count = reasons.iter().filter(|reason| **reason == *wait).count();
+                ([*upgrade, wait], integer(count as u64))
+            })
+        });
+        self.waiting_for.replace(all);
     }
 
     /// Shows the nodes that upgrades name as left out; replaces what was shown before.
@@ -114,5 +133,23 @@ mod tests {
         assert_eq!(shown.len(), 2 * waits().count());
         let on: Vec<_> = shown.into_iter().filter(|line| line.ends_with(" 1")).collect();
         assert_eq!(on, [r#"evenkeel_upgrade_waiting{reason="Frozen",upgrade="a"} 1"#]);
+    }
+    #[test]
+    fn all_that_an_upgrade_waits_for_is_counted() {
+        let metrics = metrics();
+        let reasons = ["PodsLeaving", "Frozen", "PodsLeaving", "of a newer release"].map(str::to_owned);
+        metrics.upgrades().show_waiting_for(&[("a", &reasons), ("b", &[])]);
+        let text = metrics.text().unwrap();
+        let shown: Vec<_> =
+            text.lines().filter(|line| line.starts_with("evenkeel_upgrade_waiting_for{")).collect();
+        assert_eq!(shown.len(), 2 * (waits().count() + WaitReason::OTHERS.len()));
+        let on: Vec<_> = shown.into_iter().filter(|line| !line.ends_with(" 0")).collect();
+        assert_eq!(
+            on,
+            [
+                r#"evenkeel_upgrade_waiting_for{reason="Frozen",upgrade="a"} 1"#,
+                r#"evenkeel_upgrade_waiting_for{reason="PodsLeaving",upgrade="a"} 2"#
+            ]
+        );
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Announced {
 #[derive(Default)]
 struct Shown {
     reason: String,
+    /// The reasons of all that it waits for, as its status lists them.
+    waits: Vec<String>,
     /// The nodes that the status names as out of the rollout, each with its state.
     blocked: Vec<(String, String)>,
     omitted: i32,
@@ -38,6 +40,7 @@ impl Announced {
         let ready = ConditionType::Ready.of(&status.conditions);
         let shown = Shown {
             reason: ready.map(|of| of.reason.clone()).unwrap_or_default(),
+            waits: status.waiting_for.iter().map(|wait| wait.reason.clone()).collect(),
             blocked: status.parked.iter().map(|out| (out.node.clone(), out.state.clone())).collect(),
             omitted: status.parked_omitted,
         };
@@ -69,6 +72,9 @@ impl Announced {
         let waiting: Vec<(&str, &str)> =
             self.shown.iter().map(|(name, shown)| (name.as_str(), shown.reason.as_str())).collect();
         metrics.upgrades().show_waiting(&waiting);
+        let waits: Vec<(&str, &[String])> =
+            self.shown.iter().map(|(name, shown)| (name.as_str(), shown.waits.as_slice())).collect();
+        metrics.upgrades().show_waiting_for(&waits);
         let blocked = self.shown.iter().flat_map(|(upgrade, shown)| {
             shown.blocked.iter().map(move |(node, state)| BlockedNode { upgrade, node, state })
         });

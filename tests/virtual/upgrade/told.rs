@@ -1,7 +1,7 @@
 //! That an upgrade says one thing wherever it is told: the column of `kubectl get`, the event, the metric, `waitingFor`, and the
 //! command line have the reason and the line of condition Ready.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -151,6 +151,26 @@ const SILENT_ZONE: &str = "at 0 hosts; at 0 accept; at 0 soak controlPlane 300; 
 const LOST_ZONE: &str = "at 0 hosts; at 0 accept; at 0 soak controlPlane 300; at 0 zone a silent; at 0 spare main; \
      at 0 most rest 50%";
 
+/// How many things are waited for, by reason, as `metrics` say it.
+fn counted(metrics: &str) -> BTreeMap<String, usize> {
+    let count = |line: &str| {
+        let (series, count) = line.strip_prefix("evenkeel_upgrade_waiting_for{")?.rsplit_once(' ')?;
+        let (reason, of) = series.split_once("reason=\"")?.1.split_once('"')?;
+        (of.contains(&format!("upgrade=\"{UP}\"")) && count != "0")
+            .then(|| (reason.to_owned(), count.parse().unwrap()))
+    };
+    metrics.lines().filter_map(count).collect()
+}
+
+/// The same, as the status of `upgrade` lists it.
+fn listed(upgrade: &Value) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for wait in upgrade["status"]["waitingFor"].as_array().unwrap() {
+        *counts.entry(wait["reason"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    counts
+}
+
 /// What is not told alike of the upgrade that is like this.
 fn differs(script: &str, minutes: u64, reason: &str) {
     let Voices { upgrade, column, events, metrics } = told(script, Duration::from_mins(minutes));
@@ -168,6 +188,7 @@ fn differs(script: &str, minutes: u64, reason: &str) {
         let first = (first["reason"].as_str(), first["message"].as_str());
         assert_eq!(first, (Some(reason), Some(message)), "{script}");
     }
+    assert_eq!(counted(&metrics), listed(&upgrade), "{script}");
     let shown: Value = serde_json::from_str(&printed(&upgrade, &["status", "-o", "json"])).unwrap();
     let shown = &shown["upgrades"][0];
     assert_eq!(
