@@ -6,7 +6,7 @@
 
 use kube::api::PostParams;
 use kube::core::{ApiResource, DynamicObject, ObjectMeta, TypeMeta};
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -27,8 +27,8 @@ pub enum NotWritten {
     NotLeading,
 }
 
-/// Replaces the status of `object` by `status`, and returns the object as the server has it now. The precondition is
-/// the UID and resourceVersion of `object`.
+/// Replaces the status of the `K` that has the metadata `of` by `status`, and returns the object as the server has it now.
+/// The precondition is the UID and resourceVersion of `of`.
 ///
 /// # Errors
 /// [`NotWritten`].
@@ -36,13 +36,13 @@ pub async fn write<K>(
     effects: &Effects,
     authority: &Authority,
     manager: &str,
-    object: &K,
+    of: &ObjectMeta,
     status: &(impl Serialize + Sync),
 ) -> Result<DynamicObject, NotWritten>
 where
     K: Resource<DynamicType = ()>,
 {
-    let name = object.name_any();
+    let name = of.name.clone().unwrap_or_default();
     let what = format!("status of {} {name}", K::kind(&()));
     let status =
         serde_json::to_value(status).map_err(|error| NotWritten::Failed(format!("{what}: {error}")))?;
@@ -50,8 +50,8 @@ where
         types: Some(TypeMeta { api_version: K::api_version(&()).into(), kind: K::kind(&()).into() }),
         metadata: ObjectMeta {
             name: Some(name.clone()),
-            uid: object.uid(),
-            resource_version: object.resource_version(),
+            uid: of.uid.clone(),
+            resource_version: of.resource_version.clone(),
             ..ObjectMeta::default()
         },
         data: json!({ "status": status }),

@@ -287,7 +287,14 @@ impl Reporter<'_> {
     ) -> Result<(), NotWritten> {
         memory.last_write = Some(Instant::now());
         let told = serde_json::to_value(wanted).map_err(|error| NotWritten::Failed(error.to_string()))?;
-        let written = write(&self.effects, &self.authority, FIELD_MANAGER, object, &told).await?;
+        let written = write::<ClusterSkewReport>(
+            &self.effects,
+            &self.authority,
+            FIELD_MANAGER,
+            &object.metadata,
+            &told,
+        )
+        .await?;
         self.reports.apply_own(written.clone());
         let outdated = dropped(&written, &told, ClusterSkewReport::crd_name());
         if let Some(line) = outdated.as_ref().filter(|_| memory.outdated.is_none()) {

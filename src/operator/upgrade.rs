@@ -436,7 +436,8 @@ impl Driver<'_> {
             return true;
         }
         kept.status_written.insert(name.clone(), Instant::now());
-        match write(&self.effects, &self.authority, FIELD_MANAGER, object, &status).await {
+        let of = &object.metadata;
+        match write::<ClusterUpgrade>(&self.effects, &self.authority, FIELD_MANAGER, of, &status).await {
             Ok(written) => {
                 kept.complaints.answered();
                 kept.announced.announce(&self.hands, object, &written, &status);
@@ -444,18 +445,25 @@ impl Driver<'_> {
                 self.upgrades.apply_own(written);
                 return true;
             }
-            Err(NotWritten::NotLeading) => self.fails(kept, Reason::LeadershipLost),
-            Err(NotWritten::Lost(line)) => {
+            Err(error) => self.not_written(kept, error),
+        }
+        same
+    }
+
+    /// Takes note that a status was not written.
+    fn not_written(&self, kept: &mut UpgradesKept, error: NotWritten) {
+        match error {
+            NotWritten::NotLeading => self.fails(kept, Reason::LeadershipLost),
+            NotWritten::Lost(line) => {
                 tracing::info!(line, "the world had moved on");
                 self.fails(kept, Reason::Conflict);
             }
-            Err(NotWritten::Failed(line)) => {
+            NotWritten::Failed(line) => {
                 kept.complaints.failed(&line, "a status was not written");
                 self.fails(kept, Reason::Api);
                 kept.again = Some(Instant::now() + AFTER_FAILURE);
             }
         }
-        same
     }
 }
 

@@ -9,6 +9,8 @@ use evenkeel_core::upgrade::{ComponentPlace, Upgrade};
 use evenkeel_core::version::KubeVersion;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
 
 use super::may_begin;
 use super::outlook;
@@ -18,7 +20,7 @@ use super::status_schema::{
 };
 use super::waits::WaitingFor;
 use crate::api::bounds::{MAX_LINE, fitting, short};
-use crate::api::conditions::{ConditionStatus, ConditionType, Kstatus, conditions};
+use crate::api::conditions::{ConditionStatus, ConditionType, Kstatus, Wanted, conditions};
 use crate::api::report::count;
 
 /// How many nodes the status names as out of the rollout.
@@ -307,12 +309,51 @@ pub fn status_of_unseen(
     let unseen = if refused { UnseenReason::Forbidden } else { UnseenReason::NotSeen };
     let (reason, line) = (unseen.reason(), line_of(line));
     let wanted = unseen.stands().conditions(reason, &line);
-    let mut told = conditions(&wanted, &before.conditions, before.observed_generation, now);
-    let others =
-        before.conditions.iter().filter(|of| wanted.iter().all(|(type_, ..)| of.type_ != type_.name()));
-    told.extend(others.cloned());
+    let conditions = beside_others(&wanted, &before.conditions, before.observed_generation, now);
     let waiting_for = vec![only(reason, unseen.ended_by(), &line)];
-    ClusterUpgradeStatus { waiting_for, waiting_for_omitted: 0, conditions: told, ..before }
+    ClusterUpgradeStatus { waiting_for, waiting_for_omitted: 0, conditions, ..before }
+}
+
+/// The conditions that `wanted` lists, and the others of `before`.
+fn beside_others(
+    wanted: &[Wanted<'_>],
+    before: &[Condition],
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let mut all = conditions(wanted, before, generation, now);
+    let others = before.iter().filter(|of| wanted.iter().all(|(type_, ..)| of.type_ != type_.name()));
+    all.extend(others.cloned());
+    all
+}
+
+/// What is said of `stored`, an upgrade that cannot be read, for the reason `why`, and its status with that, unless it says so
+/// already. All else stays as it is stored, its observedGeneration too: whoever can read it has not seen it.
+pub fn status_of_unreadable(
+    stored: &DynamicObject,
+    why: &str,
+    now: Timestamp,
+) -> (ClusterUpgradeStatus, Option<Value>) {
+    let why = &line_of(why);
+    let mut status = stored.data["status"].clone();
+    let of_stored = status["conditions"].as_array().into_iter().flatten();
+    let before: Vec<Condition> =
+        of_stored.filter_map(|condition| serde_json::from_value(condition.clone()).ok()).collect();
+    let generation = status["observedGeneration"].as_i64();
+    let conditions = beside_others(&Kstatus::Failed.conditions(INVALID, why), &before, generation, now);
+    let waiting_for = vec![only(INVALID, EndedBy::Person, why)];
+    let said = ClusterUpgradeStatus { waiting_for, conditions, ..ClusterUpgradeStatus::default() };
+    if ConditionType::Ready.of(&before).is_some_and(|of| of.reason == INVALID && of.message == *why) {
+        return (said, None);
+    }
+    if let Value::Object(status) = &mut status {
+        status.insert("conditions".to_owned(), json!(said.conditions));
+        status.insert("waitingFor".to_owned(), json!(said.waiting_for));
+        status.remove("waitingForOmitted");
+    } else {
+        status = json!(said);
+    }
+    (said, Some(status))
 }
 
 /// The one thing that is waited for where nothing can be decided.

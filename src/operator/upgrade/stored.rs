@@ -12,6 +12,8 @@ use kube::core::DynamicObject;
 use super::super::decoded::Decoded;
 use super::read_upgrade::{DecidableUpgrade, ReadUpgrade, begun_since, begun_unread, read};
 use super::{Driver, UpgradesKept};
+use crate::act::FIELD_MANAGER;
+use crate::act::status::write;
 use crate::api::{ClusterUpgrade, Executors, NodeUpgrade, claim_of, decode_parts, unreadable_claim, upgrade};
 use crate::observe::fold::Unseen;
 
@@ -58,6 +60,7 @@ impl Driver<'_> {
                 }
                 Err(line) => {
                     begun.extend(begun_unread(stored).map(|since| (since, stored.name_any().into())));
+                    self.tell_unreadable(kept, stored, &line, now).await;
                     unreadable.push(line);
                 }
             }
@@ -69,6 +72,24 @@ impl Driver<'_> {
         let created = |object: &ClusterUpgrade| object.creation_timestamp().map(|time| time.0);
         upgrades.sort_by_key(|of| (created(&of.object), of.object.name_any()));
         (upgrades, Queue::new(begun))
+    }
+
+    /// Says in the status of `stored`, an upgrade that cannot be read, why nothing is done for it: `why`.
+    async fn tell_unreadable(
+        &self,
+        kept: &mut UpgradesKept,
+        stored: &DynamicObject,
+        why: &str,
+        now: Timestamp,
+    ) {
+        let (said, status) = upgrade::status_of_unreadable(stored, why, now);
+        kept.announced.stands(&stored.name_any(), &said);
+        let Some(status) = status else { return };
+        let of = &stored.metadata;
+        match write::<ClusterUpgrade>(&self.effects, &self.authority, FIELD_MANAGER, of, &status).await {
+            Ok(written) => self.upgrades.apply_own(written),
+            Err(error) => self.not_written(kept, error),
+        }
     }
 
     /// The claims (`NodeUpgrades`) that can be read, and those that cannot.

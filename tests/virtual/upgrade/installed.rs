@@ -337,6 +337,7 @@ fn an_upgrade_of_a_newer_program_is_left_alone_and_keeps_others_waiting() {
         let second = story.kube.get(&format!("{UPGRADES}/second")).await.unwrap();
         let line = condition(&second, "Ready").unwrap()["message"].as_str().unwrap().to_owned();
         assert_eq!(line, "waits until ClusterUpgrade up is complete, or is deleted");
+        story.is("Invalid", "unknown variant `Rehearse`").await;
         story.kube.delete(&format!("{UPGRADES}/second")).await.unwrap();
         story.kube.merge(&at, &json!({"spec": {"mode": "Automatic"}})).await.unwrap();
         story.is("Completed", "").await;
@@ -362,6 +363,8 @@ fn an_upgrade_with_a_field_of_a_newer_program_is_left_alone() {
             assert_eq!(story.kube.list(CLAIMS).await, before, "{part}: nothing of it moves, forth or back");
             let object = story.kube.get(&format!("{UPGRADES}/{UP}")).await.unwrap();
             assert_eq!(object[part]["onlyOnSundays"], true, "{part}: it is kept");
+            let line = format!("ClusterUpgrade up: {part}.onlyOnSundays is not known to this version");
+            story.is("Invalid", &line).await;
             story.kube.merge(&at, &json!({part: {"onlyOnSundays": null}})).await.unwrap();
             story.is("Completed", "").await;
         });
