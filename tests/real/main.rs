@@ -434,10 +434,11 @@ fn workers_cost_little(log: &[AuditEntry]) -> TestResult {
         let most = if resource == "clusterupgrades" { STATUSES_A_SECOND } else { STATUSES_A_SECOND / 2.0 };
         assert!(rate(*count) <= most, "the status of {resource} was written {count} times");
     }
-    // Where CoreDNS and Evenkeel's own pods begin is the scheduler's choice.
-    assert!((22..=27).contains(evictions), "both workers took {evictions} evictions");
+    // Where CoreDNS and Evenkeel's own pods begin is the scheduler's choice: none of them need be on a worker.
+    assert!((20..=27).contains(evictions), "both workers took {evictions} evictions");
     assert_eq!(*refused, 0, "evictions were refused");
-    assert!(*seconds < 50.0, "both workers took {seconds:.0} s");
+    let share = f64::from(u32::try_from(*evictions).unwrap_or(u32::MAX)) / 24.0;
+    assert!(*seconds < 50.0 * share, "both workers took {seconds:.0} s");
     assert!(all * 24 < 204 * evictions, "both workers took {all} requests");
     Ok(())
 }
