@@ -52,10 +52,10 @@ pub(crate) struct Component {
     healthy: Arc<AtomicBool>,
     /// Held for the moment of a signal only, so that dropping a cluster never waits for an operation.
     process: Mutex<Option<Process>>,
-    state: tokio::sync::Mutex<State>,
+    state: tokio::sync::Mutex<ComponentState>,
 }
 
-struct State {
+struct ComponentState {
     release: Release,
     /// Should it run? What `stop` and `start` set.
     wanted: bool,
@@ -76,7 +76,7 @@ impl Component {
             probe,
             healthy: Arc::new(AtomicBool::new(false)),
             process: Mutex::new(None),
-            state: tokio::sync::Mutex::new(State {
+            state: tokio::sync::Mutex::new(ComponentState {
                 release,
                 wanted: true,
                 restarts: 0,
@@ -226,7 +226,7 @@ impl Component {
         answer.map(|_| ())
     }
 
-    fn spawn(&self, state: &mut State) -> Result<()> {
+    fn spawn(&self, state: &mut ComponentState) -> Result<()> {
         let files = &self.shared.files;
         let extra: Vec<_> =
             self.shared.extra_args.iter().filter(|(r, _)| *r == self.role).map(|(_, a)| a.clone()).collect();
@@ -255,7 +255,7 @@ impl Component {
         }
     }
 
-    async fn publish(&self, state: &mut State, ready: bool) -> Result<()> {
+    async fn publish(&self, state: &mut ComponentState, ready: bool) -> Result<()> {
         let seen = Seen { release: state.release, ready, restarts: state.restarts, started: state.started };
         if state.published.as_ref() == Some(&seen) {
             return Ok(());
@@ -267,7 +267,7 @@ impl Component {
     }
 
     /// Publishes through whatever hiccup the API has while apiservers come and go.
-    async fn publish_until_done(&self, state: &mut State, ready: bool) -> Result<()> {
+    async fn publish_until_done(&self, state: &mut ComponentState, ready: bool) -> Result<()> {
         let what = format!("the mirror pod of {} to be written", self.name());
         wait_for(&what, Duration::from_secs(30), async || {
             self.publish(state, ready).await.map_err(|e| e.to_string())

@@ -52,7 +52,7 @@ pub trait Obeys {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Answer {
+struct OrderAnswer {
     /// Why the order could not be carried out.
     error: Option<String>,
 }
@@ -67,8 +67,8 @@ pub fn send(socket: &Path, order: &Order) -> Result<()> {
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).map_err(lost())?;
     match serde_json::from_str(&answer) {
-        Ok(Answer { error: None }) => Ok(()),
-        Ok(Answer { error: Some(error) }) => Err(Error::Usage(error)),
+        Ok(OrderAnswer { error: None }) => Ok(()),
+        Ok(OrderAnswer { error: Some(error) }) => Err(Error::Usage(error)),
         Err(_) => Err(Error::Usage("the cluster ended before it answered".to_owned())),
     }
 }
@@ -91,7 +91,7 @@ pub async fn serve(cluster: &impl Obeys, orders: &UnixListener) -> Result<()> {
             Ok(order) => cluster.carry_out(&order).await.map_err(|e| e.to_string()),
             Err(error) => Err(format!("this is not an order: {error}")),
         };
-        let answer = serde_json::to_string(&Answer { error: done.err() }).unwrap_or_default();
+        let answer = serde_json::to_string(&OrderAnswer { error: done.err() }).unwrap_or_default();
         // Who asked may have gone away meanwhile; the order was carried out all the same.
         let _told = writer.write_all(format!("{answer}\n").as_bytes()).await;
     }

@@ -242,7 +242,7 @@ impl Script {
     }
 }
 
-struct Inner {
+struct FaultState {
     script: Mutex<Script>,
     /// Given at a blackout; a watch that is told of one looks whether it concerns its program.
     cuts: Signal,
@@ -252,12 +252,12 @@ struct Inner {
 
 /// The faults of a cluster; cloning it is another handle on the same script.
 #[derive(Clone)]
-pub struct Faults(Arc<Inner>);
+pub struct Faults(Arc<FaultState>);
 
 impl Default for Faults {
     fn default() -> Self {
         let (cuts, crashes) = (Signal::default(), watch::Sender::new(0));
-        Self(Arc::new(Inner { script: Mutex::default(), cuts, crashes }))
+        Self(Arc::new(FaultState { script: Mutex::default(), cuts, crashes }))
     }
 }
 

@@ -13,7 +13,7 @@ const HTML: &str = "<!DOCTYPE html><html><body>Please log in</body></html>";
 
 /// What it answers to everything.
 #[derive(Clone, Copy, Debug)]
-enum Answer {
+enum BadAnswer {
     /// A login page, as a proxy in between would.
     Html,
     /// The beginning of an answer, and the end of the connection.
@@ -26,7 +26,7 @@ enum Answer {
     Unauthorized,
 }
 
-impl Answer {
+impl BadAnswer {
     fn bytes(self) -> Vec<u8> {
         let http = |status: &str, kind: &str, body: &str, length: usize| {
             format!(
@@ -46,7 +46,7 @@ impl Answer {
 }
 
 /// Starts it on a port of its own; it ends with the process.
-fn serve(answer: Answer) -> u16 {
+fn serve(answer: BadAnswer) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -54,7 +54,7 @@ fn serve(answer: Answer) -> u16 {
             thread::spawn(move || {
                 let mut connection = connection.unwrap();
                 let _ = connection.read(&mut [0; 4096]);
-                if matches!(answer, Answer::Slow) {
+                if matches!(answer, BadAnswer::Slow) {
                     thread::sleep(Duration::from_mins(1));
                 }
                 // Whoever does not listen to the end is not the one that is tested.
@@ -93,11 +93,11 @@ fn ask(args: &[&str], port: u16) -> Output {
 #[test]
 fn what_is_no_apiserver_is_told_in_one_line() {
     let cases = [
-        (Answer::Html, "is no answer of a Kubernetes API"),
-        (Answer::Half, "end of file before message length reached"),
-        (Answer::Slow, "time"),
-        (Answer::Noise, "invalid HTTP version parsed"),
-        (Answer::Unauthorized, "Unauthorized (HTTP 401)"),
+        (BadAnswer::Html, "is no answer of a Kubernetes API"),
+        (BadAnswer::Half, "end of file before message length reached"),
+        (BadAnswer::Slow, "time"),
+        (BadAnswer::Noise, "invalid HTTP version parsed"),
+        (BadAnswer::Unauthorized, "Unauthorized (HTTP 401)"),
     ];
     thread::scope(|scope| {
         for (answer, says) in cases {

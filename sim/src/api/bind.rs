@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::answer::Answer;
 use super::kinds::Kind;
+use super::reply::Reply;
 use super::request::{Request, RequestTarget};
 use super::state::ApiState;
 use super::status::{self, Failure, Outcome};
 
 impl ApiState {
     /// Carries out a binding.
-    pub(super) fn bind(&mut self, request: &Request, subject: &RequestTarget, name: &str) -> Outcome<Answer> {
+    pub(super) fn bind(&mut self, request: &Request, subject: &RequestTarget, name: &str) -> Outcome<Reply> {
         let body = request.object()?;
         let node = body["target"]["name"].as_str().unwrap_or_default().to_owned();
         if node.is_empty() {
@@ -27,7 +27,7 @@ impl ApiState {
         self.assign(&subject.kind, &key, &node)?;
         let done =
             json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-        Ok(Answer::Value(201, done.into(), Vec::new()))
+        Ok(Reply::Value(201, done.into(), Vec::new()))
     }
 
     /// Copies the region and zone labels of a pod's node to the pod.

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
 use super::kinds::Kind;
 use super::openapi;
+use super::reply::Reply;
 use super::request::Request;
 use super::state::ApiState;
 use super::status::Failure;
@@ -21,10 +21,10 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// The answer to a path that names no resource; `None` if there is nothing at that path.
-pub(super) fn answer(state: &ApiState, request: &Request) -> Option<Answer> {
+pub(super) fn answer(state: &ApiState, request: &Request) -> Option<Reply> {
     let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
     let value = match parts.as_slice() {
-        ["healthz" | "readyz" | "livez", ..] => return Some(Answer::Plain(200, "ok".into())),
+        ["healthz" | "readyz" | "livez", ..] => return Some(Reply::Plain(200, "ok".into())),
         ["version"] => state.release.said.clone(),
         [] => json!({"paths": roots(state)}),
         ["openapi", "v3"] => openapi::root(state),
@@ -32,7 +32,7 @@ pub(super) fn answer(state: &ApiState, request: &Request) -> Option<Answer> {
         ["openapi", "v2"] if request.takes_json() => openapi::second(state),
         ["openapi", "v2"] => return Some(Failure::unacceptable("application/json").into()),
         ["api" | "apis"] if request.accept.contains("as=APIGroupDiscoveryList") => {
-            return Some(Answer::Typed(AGGREGATED, aggregated(state, parts.first() == Some(&"api"))));
+            return Some(Reply::Typed(AGGREGATED, aggregated(state, parts.first() == Some(&"api"))));
         }
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "192.0.2.1:6443"}]}),
@@ -54,18 +54,18 @@ pub(super) fn answer(state: &ApiState, request: &Request) -> Option<Answer> {
         ["apis", group, _, _, ..]
             if state.kinds.all().any(|kind| kind.group == *group && kind.custom.is_some()) =>
         {
-            return Some(Answer::Plain(404, "404 page not found\n".into()));
+            return Some(Reply::Plain(404, "404 page not found\n".into()));
         }
         ["apis", group, _, ..] if !groups(state).contains_key(*group) => {
-            return Some(Answer::Plain(404, "404 page not found\n".into()));
+            return Some(Reply::Plain(404, "404 page not found\n".into()));
         }
         ["api" | "apis", _, ..] => return None,
-        _ => return Some(Answer::Plain(404, "404 page not found\n".into())),
+        _ => return Some(Reply::Plain(404, "404 page not found\n".into())),
     };
     if request.method != Method::GET {
         return None;
     }
-    Some(Answer::Value(200, value.into(), Vec::new()))
+    Some(Reply::Value(200, value.into(), Vec::new()))
 }
 
 fn groups(state: &ApiState) -> BTreeMap<String, Vec<String>> {

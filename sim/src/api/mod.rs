@@ -5,7 +5,6 @@
 //! rules.
 
 mod admission;
-mod answer;
 mod bind;
 mod custom;
 mod defaults;
@@ -17,6 +16,7 @@ mod patch;
 mod patching;
 mod read;
 mod release;
+mod reply;
 mod request;
 mod request_body;
 mod route;
@@ -34,9 +34,9 @@ mod versions;
 mod watch;
 mod write;
 
-pub use answer::Body;
 pub(crate) use kinds::{Kind, Kinds};
 pub(crate) use release::Release;
+pub use reply::Body;
 pub(crate) use request::RequestTarget;
 pub(crate) use server::Server;
 pub(crate) use state::{ApiState, COMPACTION, Shared};

@@ -5,19 +5,14 @@
 
 use serde_json::{Value, json};
 
-use super::answer::Answer;
 use super::patch;
+use super::reply::Reply;
 use super::request::{Request, RequestTarget};
 use super::state::ApiState;
 use super::status::{self, Failure, Outcome};
 
 impl ApiState {
-    pub(super) fn patch(
-        &mut self,
-        request: &Request,
-        subject: &RequestTarget,
-        name: &str,
-    ) -> Outcome<Answer> {
+    pub(super) fn patch(&mut self, request: &Request, subject: &RequestTarget, name: &str) -> Outcome<Reply> {
         let kind = subject.kind.clone();
         let options = Self::options(request, subject)?;
         let force = request.param("force");
@@ -30,7 +25,7 @@ impl ApiState {
             let applied = request.object()?;
             Self::strict_apply(request, &kind, &applied)?;
             let (written, created) = self.apply(subject, name, applied, &options, force == Some("true"))?;
-            return Ok(Answer::Value(if created { 201 } else { 200 }, written.object, written.warnings));
+            return Ok(Reply::Value(if created { 201 } else { 200 }, written.object, written.warnings));
         }
         if force.is_some() {
             let cause = status::StatusCause::forbidden("force", "may not be specified for non-apply patch");
@@ -92,6 +87,6 @@ impl ApiState {
         )?;
         let written = self.replace_seen(&kind, &key, &before, &old, object, &options)?;
         let warnings = Self::validated(request, &kind, written.warnings)?;
-        Ok(Answer::Value(200, written.object, warnings))
+        Ok(Reply::Value(200, written.object, warnings))
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use http::Method;
 use serde_json::Value;
 
-use super::answer::{Answer, ok};
 use super::kinds::Kind;
 use super::read;
+use super::reply::{Reply, ok};
 use super::request::{Request, RequestTarget};
 use super::state::ApiState;
 use super::status::{Failure, Outcome};
@@ -63,7 +63,7 @@ impl ApiState {
     }
 
     /// Answers a get or list as it would have been answered `back` revisions ago.
-    pub(super) fn stale(&self, request: &Request, subject: &RequestTarget, back: u64) -> Outcome<Answer> {
+    pub(super) fn stale(&self, request: &Request, subject: &RequestTarget, back: u64) -> Outcome<Reply> {
         let then = self.store.revision().saturating_sub(back).max(self.store.compacted()).max(1);
         if let Some(name) = &subject.name {
             let key = subject.kind.key(subject.namespace.as_deref(), name);
@@ -74,16 +74,16 @@ impl ApiState {
             let mut request = request.clone();
             request.query.insert("resourceVersion".into(), then.to_string());
             request.query.insert("resourceVersionMatch".into(), "Exact".into());
-            Ok(Answer::Text(200, self.list(&request, subject)?))
+            Ok(Reply::Text(200, self.list(&request, subject)?))
         }
     }
 
-    pub(super) fn handle(&mut self, request: &Request, subject: &RequestTarget) -> Outcome<Answer> {
+    pub(super) fn handle(&mut self, request: &Request, subject: &RequestTarget) -> Outcome<Reply> {
         let not_allowed = || Err(Failure::method(subject.named("")));
         let kind = subject.kind.clone();
         let Some(name) = subject.name.clone() else {
             return match request.method {
-                Method::GET => Ok(Answer::Text(200, self.list(request, subject)?)),
+                Method::GET => Ok(Reply::Text(200, self.list(request, subject)?)),
                 Method::POST => {
                     if kind.namespaced && subject.namespace.is_none() {
                         return not_allowed();

@@ -6,8 +6,8 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, ok};
 use super::patch;
+use super::reply::{Reply, ok};
 use super::request::{Request, RequestTarget};
 use super::state::ApiState;
 use super::status::{Failure, Named, Outcome};
@@ -59,7 +59,7 @@ impl ApiState {
         request: &Request,
         subject: &RequestTarget,
         name: &str,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<Reply> {
         let mut scale = self.scale(subject, name)?;
         let kind = &subject.kind;
         if request.method == Method::PUT {

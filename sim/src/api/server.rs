@@ -8,8 +8,8 @@ use std::sync::Arc;
 use http::{Method, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
-use super::answer::{Answer, Body, broken, print};
 use super::release::Release;
+use super::reply::{Body, Reply, broken, print};
 use super::request::{self, Request, RequestTarget};
 use super::state::Shared;
 use super::status::{Failure, Outcome};
@@ -68,7 +68,7 @@ impl Server {
         let fault = fault.as_ref();
         self.inject_before(fault, &mut request).await?;
         let answer = match fault.and_then(|fault| instead(fault, &request)) {
-            Some(failure) => Answer::from(failure),
+            Some(failure) => Reply::from(failure),
             None => self.carry_out(request, subject, fault).await?,
         };
         print(self.inject_after(fault, answer).await?)
@@ -106,7 +106,7 @@ impl Server {
         request: Request,
         subject: Outcome<RequestTarget>,
         fault: Option<&Fault>,
-    ) -> Result<Answer, std::io::Error> {
+    ) -> Result<Reply, std::io::Error> {
         let stale = match fault {
             Some(Fault::Stale(back)) => *back,
             _ => 0,
@@ -135,11 +135,11 @@ impl Server {
         } else {
             self.answer(&request, subject, stale, mode).await
         };
-        Ok(answered.unwrap_or_else(Answer::from))
+        Ok(answered.unwrap_or_else(Reply::from))
     }
 
     /// What goes wrong with the answer to a request that was carried out.
-    async fn inject_after(&self, fault: Option<&Fault>, answer: Answer) -> Result<Answer, std::io::Error> {
+    async fn inject_after(&self, fault: Option<&Fault>, answer: Reply) -> Result<Reply, std::io::Error> {
         match fault {
             Some(Fault::ResetAfter) => return Err(broken()),
             Some(Fault::HangAfter) => std::future::pending().await,
@@ -170,7 +170,7 @@ impl Server {
         subject: Outcome<RequestTarget>,
         stale: u64,
         mode: StreamMode,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<Reply> {
         let subject = match subject {
             Ok(subject) => subject,
             Err(failure) => {
@@ -186,11 +186,11 @@ impl Server {
                 (subject.subresource.as_deref(), &subject.name, subject.kind.kind.as_str())
         {
             let done = eviction::evict(&self.shared, &self.release, request, &subject, name).await?;
-            return Ok(Answer::Value(201, done.into(), Vec::new()));
+            return Ok(Reply::Value(201, done.into(), Vec::new()));
         }
         if request.method == Method::GET && subject.subresource.is_none() && request.flag("watch") {
             let faults = self.faults.stream(&subject.kind.resource, &request.agent, mode, &self.life);
-            return Ok(Answer::Lines(watch::start(&self.shared, request, &subject, faults, stale)?));
+            return Ok(Reply::Lines(watch::start(&self.shared, request, &subject, faults, stale)?));
         }
         let mut state = self.shared.enter_as(&self.release, &request.agent);
         if stale > 0 && request.method == Method::GET {

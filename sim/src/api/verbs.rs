@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::answer::{Answer, ok};
+use super::reply::{Reply, ok};
 use super::request::{Request, RequestTarget};
 use super::state::ApiState;
 use super::status::{self, Failure, Outcome};
@@ -51,7 +51,7 @@ impl ApiState {
         Ok(how)
     }
 
-    pub(super) fn delete_all(&mut self, request: &Request, subject: &RequestTarget) -> Outcome<Answer> {
+    pub(super) fn delete_all(&mut self, request: &Request, subject: &RequestTarget) -> Outcome<Reply> {
         let how = Self::how(request)?;
         let list = self.list(request, subject)?;
         let filter = read::Filter::of(request, subject)?;
@@ -65,16 +65,16 @@ impl ApiState {
         for key in keys {
             self.delete(&subject.kind, &key, &how)?;
         }
-        Ok(Answer::Text(200, list))
+        Ok(Reply::Text(200, list))
     }
 
-    pub(super) fn post(&mut self, request: &Request, subject: &RequestTarget) -> Outcome<Answer> {
+    pub(super) fn post(&mut self, request: &Request, subject: &RequestTarget) -> Outcome<Reply> {
         let object = Self::body(request, &subject.kind)?;
         let options = Self::options(request, subject)?;
         Self::strict(request, &subject.kind, &object)?;
         let written = self.create(&subject.kind, subject.namespace.as_deref(), object, &options)?;
         let warnings = Self::validated(request, &subject.kind, written.warnings)?;
-        Ok(Answer::Value(201, read::one(self, &subject.kind, written.object, request)?, warnings))
+        Ok(Reply::Value(201, read::one(self, &subject.kind, written.object, request)?, warnings))
     }
 
     pub(super) fn put_object(
@@ -82,7 +82,7 @@ impl ApiState {
         request: &Request,
         subject: &RequestTarget,
         name: &str,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<Reply> {
         let kind = &subject.kind;
         let mut object = Self::body(request, kind)?;
         let options = Self::options(request, subject)?;
@@ -110,11 +110,11 @@ impl ApiState {
                 metadata.insert("name".into(), name.into());
             }
             let written = self.create(kind, subject.namespace.as_deref(), object, &options)?;
-            return Ok(Answer::Value(201, written.object, written.warnings));
+            return Ok(Reply::Value(201, written.object, written.warnings));
         };
         let written = self.replace(kind, &key, &before, object, &options)?;
         let warnings = Self::validated(request, kind, written.warnings)?;
-        Ok(Answer::Value(200, written.object, warnings))
+        Ok(Reply::Value(200, written.object, warnings))
     }
 
     pub(super) fn finalize(
@@ -122,7 +122,7 @@ impl ApiState {
         request: &Request,
         subject: &RequestTarget,
         name: &str,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<Reply> {
         let kind = &subject.kind;
         let sent = request.object()?;
         let before = self.store.get(&kind.resource, name).cloned();

@@ -176,7 +176,7 @@ impl Watch {
                 return Some(Ok(Bytes::from(line + "\n")));
             }
             if std::mem::take(&mut self.broken) {
-                return Some(Err(super::answer::broken()));
+                return Some(Err(super::reply::broken()));
             }
             if self.over {
                 return None;

@@ -47,7 +47,7 @@ struct Instance {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Processes {
     /// The first three numbers of every address.
     network: [u8; 3],
     /// By node and component.
@@ -62,7 +62,7 @@ struct Inner {
     gives_up: bool,
 }
 
-impl Inner {
+impl Processes {
     /// Whether a process of `component` leads, and runs.
     fn works(&self, component: &str) -> bool {
         let leads = |((_, of), instance): (&(String, String), &Instance)| {
@@ -74,12 +74,12 @@ impl Inner {
 
 /// A handle on the control-plane nodes.
 #[derive(Clone, Debug)]
-pub struct ControlPlane(Arc<Mutex<Inner>>);
+pub struct ControlPlane(Arc<Mutex<Processes>>);
 
 impl ControlPlane {
     /// Without nodes; those that join get addresses of this network.
     pub(crate) fn new(network: [u8; 3]) -> Self {
-        let inner = Inner {
+        let processes = Processes {
             network,
             instances: BTreeMap::new(),
             addresses: BTreeMap::new(),
@@ -87,66 +87,71 @@ impl ControlPlane {
             late: Duration::ZERO,
             gives_up: false,
         };
-        Self(Arc::new(Mutex::new(inner)))
+        Self(Arc::new(Mutex::new(processes)))
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut Processes) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The address of each apiserver: `192.0.2.1:6443`.
     pub fn addresses(&self) -> Vec<String> {
-        self.with(|inner| inner.addresses.values().map(|ip| format!("{ip}:6443")).collect())
+        self.with(|processes| processes.addresses.values().map(|ip| format!("{ip}:6443")).collect())
     }
 
     /// The nodes, by name.
     pub fn nodes(&self) -> Vec<String> {
-        self.with(|inner| inner.addresses.keys().cloned().collect())
+        self.with(|processes| processes.addresses.keys().cloned().collect())
     }
 
     /// The version of a component on a node, and whether it runs.
     pub fn component(&self, node: &str, component: &str) -> Option<(String, bool)> {
         let at = (node.to_owned(), component.to_owned());
-        self.with(|inner| inner.instances.get(&at).map(|of| (of.version.clone(), of.runs)))
+        self.with(|processes| processes.instances.get(&at).map(|of| (of.version.clone(), of.runs)))
     }
 
     /// A controller that is started from now on takes so long to come to its work, as one that has many caches to fill. If
     /// it is not at once, controllers do nothing while none of their processes leads.
     pub fn set_late(&self, time: Duration) {
-        self.with(|inner| inner.late = time);
+        self.with(|processes| processes.late = time);
     }
 
     /// A controller that ends from now on gives up its lease, as kube-scheduler does: nobody holds it then.
     pub fn set_gives_up(&self) {
-        self.with(|inner| inner.gives_up = true);
+        self.with(|processes| processes.gives_up = true);
     }
 
     /// Whether a controller, kube-controller-manager or kube-scheduler, is at work: one of its processes leads, and runs.
     pub fn works(&self, component: &str) -> bool {
-        self.with(|inner| inner.works(component))
+        self.with(|processes| processes.works(component))
     }
 
     /// Whether the controller that `model` is part of has to wait for a process that leads.
     pub(super) fn holds_back(&self, model: &str) -> bool {
-        CONTROLLERS.contains(&model) && self.with(|inner| !inner.late.is_zero() && !inner.works(model))
+        CONTROLLERS.contains(&model)
+            && self.with(|processes| !processes.late.is_zero() && !processes.works(model))
     }
 
     /// What the apiserver at an address says of its version; `None` if none answers there.
     pub(crate) fn version_at(&self, address: &str) -> Option<String> {
         let ip = address.rsplit_once(':').map_or(address, |(ip, _)| ip);
-        self.with(|inner| {
-            let node = inner.addresses.iter().find(|(_, of)| *of == ip)?.0.clone();
-            let instance = inner.instances.get(&(node, "kube-apiserver".to_owned()))?;
+        self.with(|processes| {
+            let node = processes.addresses.iter().find(|(_, of)| *of == ip)?.0.clone();
+            let instance = processes.instances.get(&(node, "kube-apiserver".to_owned()))?;
             instance.runs.then(|| instance.version.clone())
         })
     }
 
     /// Puts the static pods of a new control-plane node into the cluster.
     pub(crate) fn join(&self, state: &mut ApiState, node: &str, version: &str) {
-        let address = self.with(|inner| {
-            let next = inner.addresses.len() + 1;
-            let [a, b, c] = inner.network;
-            inner.addresses.entry(node.to_owned()).or_insert_with(|| format!("{a}.{b}.{c}.{next}")).clone()
+        let address = self.with(|processes| {
+            let next = processes.addresses.len() + 1;
+            let [a, b, c] = processes.network;
+            processes
+                .addresses
+                .entry(node.to_owned())
+                .or_insert_with(|| format!("{a}.{b}.{c}.{next}"))
+                .clone()
         });
         let kind = state.kinds.stored("nodes").cloned();
         if let (Some(kind), Some(record)) = (kind, state.store.get("nodes", node).cloned()) {
@@ -183,9 +188,9 @@ impl ControlPlane {
             absent: false,
             works_from: Duration::ZERO,
         };
-        self.with(|inner| {
-            inner.addresses.insert(node.clone(), text(&pod["status"]["hostIP"]));
-            inner.instances.insert((node, component.to_owned()), instance);
+        self.with(|processes| {
+            processes.addresses.insert(node.clone(), text(&pod["status"]["hostIP"]));
+            processes.instances.insert((node, component.to_owned()), instance);
         });
     }
 
@@ -193,12 +198,12 @@ impl ControlPlane {
     pub(crate) fn set(&self, state: &mut ApiState, node: &str, component: &str, version: &str, runs: bool) {
         let (process, now) = (state.random.uid(), state.clock.elapsed());
         self.ends(state, node, component);
-        self.with(|inner| {
+        self.with(|processes| {
             let at = (node.to_owned(), component.to_owned());
-            let restarts = inner.instances.get(&at).map_or(0, |before| before.restarts + 1);
-            let (version, works_from) = (version.to_owned(), now + inner.late);
+            let restarts = processes.instances.get(&at).map_or(0, |before| before.restarts + 1);
+            let (version, works_from) = (version.to_owned(), now + processes.late);
             let instance = Instance { version, runs, process, restarts, absent: false, works_from };
-            inner.instances.insert(at, instance);
+            processes.instances.insert(at, instance);
         });
         self.mirror(state, node, component);
         if component == "kube-apiserver" {
@@ -209,7 +214,8 @@ impl ControlPlane {
     /// Ends a component, or starts it again as it was.
     pub(crate) fn run(&self, state: &mut ApiState, node: &str, component: &str, runs: bool) -> bool {
         let at = (node.to_owned(), component.to_owned());
-        let Some(version) = self.with(|inner| inner.instances.get(&at).map(|of| of.version.clone())) else {
+        let Some(version) = self.with(|processes| processes.instances.get(&at).map(|of| of.version.clone()))
+        else {
             return false;
         };
         self.set(state, node, component, &version, runs);
@@ -220,8 +226,8 @@ impl ControlPlane {
     pub(crate) fn take(&self, state: &mut ApiState, node: &str, component: &str) -> bool {
         self.ends(state, node, component);
         let at = (node.to_owned(), component.to_owned());
-        let taken = self.with(|inner| {
-            let Some(instance) = inner.instances.get_mut(&at) else { return false };
+        let taken = self.with(|processes| {
+            let Some(instance) = processes.instances.get_mut(&at) else { return false };
             (instance.runs, instance.absent) = (false, true);
             true
         });
@@ -237,9 +243,9 @@ impl ControlPlane {
     /// The process of `component` on `node` ends now, if there is one. It gives up the lease that it holds, if it is to.
     fn ends(&self, state: &mut ApiState, node: &str, component: &str) {
         let at = (node.to_owned(), component.to_owned());
-        let gives_up = self.with(|inner| {
-            let leads = |of: &Instance| of.runs && inner.leading.get(component) == Some(&of.process);
-            inner.gives_up && inner.instances.get(&at).is_some_and(leads)
+        let gives_up = self.with(|processes| {
+            let leads = |of: &Instance| of.runs && processes.leading.get(component) == Some(&of.process);
+            processes.gives_up && processes.instances.get(&at).is_some_and(leads)
         });
         let (key, now) = (format!("kube-system/{component}"), clock::micros(state.clock.now()));
         let lease = state.store.get(LEASES, &key).filter(|_| gives_up).cloned();
@@ -255,8 +261,11 @@ impl ControlPlane {
     /// The pod by which the API shows what a node's kubelet runs from a file.
     fn mirror(&self, state: &mut ApiState, node: &str, component: &str) {
         let at = (node.to_owned(), component.to_owned());
-        let Some((instance, address)) = self.with(|inner| {
-            Some((inner.instances.get(&at)?.clone(), inner.addresses.get(node).cloned().unwrap_or_default()))
+        let Some((instance, address)) = self.with(|processes| {
+            Some((
+                processes.instances.get(&at)?.clone(),
+                processes.addresses.get(node).cloned().unwrap_or_default(),
+            ))
         }) else {
             return;
         };
@@ -311,11 +320,14 @@ impl ControlPlane {
 
     /// The endpoints of the Service `default/kubernetes`: every apiserver that runs.
     fn publish(&self, state: &mut ApiState) {
-        let running = self.with(|inner| {
+        let running = self.with(|processes| {
             let runs = |node: &str| {
-                inner.instances.get(&(node.to_owned(), "kube-apiserver".to_owned())).is_some_and(|of| of.runs)
+                processes
+                    .instances
+                    .get(&(node.to_owned(), "kube-apiserver".to_owned()))
+                    .is_some_and(|of| of.runs)
             };
-            let all = inner.addresses.iter().filter(|(node, _)| runs(node));
+            let all = processes.addresses.iter().filter(|(node, _)| runs(node));
             all.map(|(_, ip)| json!({"addresses": [ip], "conditions": {"ready": true}}))
                 .collect::<Vec<Value>>()
         });
@@ -338,8 +350,9 @@ impl ControlPlane {
     }
 
     fn processes(&self, component: &str) -> Vec<(String, Instance)> {
-        self.with(|inner| {
-            let all = inner.instances.iter().filter(|((_, of), instance)| of == component && instance.runs);
+        self.with(|processes| {
+            let all =
+                processes.instances.iter().filter(|((_, of), instance)| of == component && instance.runs);
             all.map(|((node, _), instance)| (node.clone(), instance.clone())).collect()
         })
     }
@@ -419,7 +432,7 @@ impl ControlModel {
         let next = still.or_else(|| processes.first().filter(|_| held.is_none() || silent));
         if let Some(next) = next {
             let process = next.1.process.clone();
-            self.control.with(|inner| inner.leading.insert(component.to_owned(), process));
+            self.control.with(|processes| processes.leading.insert(component.to_owned(), process));
             self.hold(world, component, &json!({}), LEASE_SECONDS, &holder(next));
         }
     }

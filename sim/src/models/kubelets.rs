@@ -89,7 +89,7 @@ struct Kubelet {
 }
 
 #[derive(Default)]
-struct Inner {
+struct Fleet {
     times: Times,
     /// What containers do, by their pod.
     program: Option<Program>,
@@ -103,57 +103,57 @@ struct Inner {
 
 /// A handle on all kubelets.
 #[derive(Clone, Default)]
-pub struct Kubelets(Arc<Mutex<Inner>>);
+pub struct Kubelets(Arc<Mutex<Fleet>>);
 
 impl std::fmt::Debug for Kubelets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.with(|inner| {
-            f.debug_struct("Kubelets").field("nodes", &inner.nodes.len()).finish_non_exhaustive()
+        self.with(|fleet| {
+            f.debug_struct("Kubelets").field("nodes", &fleet.nodes.len()).finish_non_exhaustive()
         })
     }
 }
 
 impl Kubelets {
-    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut Fleet) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sets the program that says what the containers do of a pod that runs to an end. Without a program all end well.
     pub fn set_program(&self, program: impl Fn(&Value) -> Deed + Send + Sync + 'static) {
-        self.with(|inner| inner.program = Some(Arc::new(program)));
+        self.with(|fleet| fleet.program = Some(Arc::new(program)));
     }
 
     /// Sets whether this image is missing in every registry from now on.
     pub fn set_missing(&self, image: &str, missing: bool) {
-        self.with(|inner| {
+        self.with(|fleet| {
             if missing {
-                inner.missing.insert(image.to_owned());
+                fleet.missing.insert(image.to_owned());
             } else {
-                inner.missing.remove(image);
+                fleet.missing.remove(image);
             }
         });
     }
 
     pub(crate) fn restart_time(&self, random: &mut Random) -> Duration {
-        self.with(|inner| inner.times.restart.clone()).draw(random)
+        self.with(|fleet| fleet.times.restart.clone()).draw(random)
     }
 
     /// Ends a kubelet: no heartbeat and no pod of its node moves until it is started again.
     pub fn stop(&self, node: &str) {
-        self.with(|inner| inner.nodes.entry(node.into()).or_default().down = true);
+        self.with(|fleet| fleet.nodes.entry(node.into()).or_default().down = true);
     }
 
     /// Starts a kubelet that was stopped. It finds its pods as they are, and goes on with each when it has said that it
     /// is back.
     pub(crate) fn start(&self, node: &str) {
-        self.with(|inner| {
-            let kubelet = inner.nodes.entry(node.into()).or_default();
+        self.with(|fleet| {
+            let kubelet = fleet.nodes.entry(node.into()).or_default();
             kubelet.back |= std::mem::take(&mut kubelet.down);
         });
     }
 
     fn runs(&self, node: &str) -> bool {
-        self.with(|inner| inner.nodes.get(node).is_none_or(|kubelet| !kubelet.down))
+        self.with(|fleet| fleet.nodes.get(node).is_none_or(|kubelet| !kubelet.down))
     }
 }
 
@@ -193,17 +193,17 @@ impl model::Model for KubeletModel {
             }
             "pods" if change.record.node.is_some() => vec![format!("pod|{}", change.record.key)],
             "nodes" if change.deleted => {
-                self.kubelets.with(|inner| inner.nodes.remove(&*change.record.key));
+                self.kubelets.with(|fleet| fleet.nodes.remove(&*change.record.key));
                 Vec::new()
             }
             "nodes" => {
                 let name = &*change.record.key;
                 // Only a kubelet that is well writes this reason.
                 let well = change.record.text().contains("\"KubeletReady\"");
-                let (begins, back) = self.kubelets.with(|inner| {
-                    inner.addresses += 1;
-                    let address = inner.addresses;
-                    let kubelet = inner.nodes.entry(name.into()).or_default();
+                let (begins, back) = self.kubelets.with(|fleet| {
+                    fleet.addresses += 1;
+                    let address = fleet.addresses;
+                    let kubelet = fleet.nodes.entry(name.into()).or_default();
                     kubelet.well = well;
                     let begins = kubelet.address == 0;
                     if begins {
@@ -235,7 +235,7 @@ impl model::Model for KubeletModel {
             due.retain(|(node, kubelet)| self.beat(node, *kubelet, now, world));
             self.again(due, world);
         } else if let Some(node) = key.strip_prefix("first|") {
-            let kubelet = self.kubelets.with(|inner| inner.nodes.get(node).map(|kubelet| kubelet.address));
+            let kubelet = self.kubelets.with(|fleet| fleet.nodes.get(node).map(|kubelet| kubelet.address));
             let due = kubelet.map(|kubelet| (Arc::from(node), kubelet));
             let now = world.state.clock.now();
             let due = due.filter(|(node, kubelet)| self.beat(node, *kubelet, now, world));

@@ -27,7 +27,7 @@ const CORDONED: &str = "node.kubernetes.io/unschedulable";
 #[derive(Default)]
 pub(super) struct Lifecycle {
     /// Iterated in any order, so what is written because of it is sorted by name first.
-    nodes: HashMap<Arc<str>, Seen>,
+    nodes: HashMap<Arc<str>, LastSeen>,
     /// The names of the zones.
     names: BTreeSet<Arc<str>>,
     /// When each zone may lose its next node.
@@ -37,7 +37,7 @@ pub(super) struct Lifecycle {
 
 /// The status of a Ready condition.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ready {
+enum ReadyStatus {
     True,
     False,
     Unknown,
@@ -45,9 +45,9 @@ enum Ready {
 }
 
 /// What was seen of a node, so that a node that is well need not be read.
-struct Seen {
+struct LastSeen {
     zone: Arc<str>,
-    ready: Ready,
+    ready: ReadyStatus,
     /// The last sign of life.
     sign: Duration,
 }
@@ -95,7 +95,7 @@ impl Model for Lifecycle {
                 let zone: Arc<str> = zone(&object).into();
                 self.names.insert(zone.clone());
                 let zone = self.names.get(&zone).cloned().unwrap_or(zone);
-                let seen = Seen { zone, ready: Ready::of(&object), sign };
+                let seen = LastSeen { zone, ready: ReadyStatus::of(&object), sign };
                 self.nodes.insert(change.record.key.clone(), seen);
                 vec![format!("taint|{}", change.record.key)]
             }
@@ -134,7 +134,7 @@ fn ready(node: &Value) -> &str {
     find_condition(node, "Ready").and_then(|ready| ready["status"].as_str()).unwrap_or("Unknown")
 }
 
-impl Ready {
+impl ReadyStatus {
     fn of(node: &Value) -> Self {
         match ready(node) {
             "True" => Self::True,
@@ -163,10 +163,10 @@ impl Lifecycle {
         let mut zones: BTreeMap<Arc<str>, (usize, usize)> = BTreeMap::new();
         let mut sick: Vec<(Arc<str>, Arc<str>, &'static str)> = Vec::new();
         let mut well: Vec<(&Arc<str>, usize)> = self.names.iter().map(|zone| (zone, 0)).collect();
-        let mut rest: Vec<(&Arc<str>, &Seen, bool)> = Vec::new();
+        let mut rest: Vec<(&Arc<str>, &LastSeen, bool)> = Vec::new();
         for (name, seen) in &self.nodes {
             let silent = now.saturating_sub(seen.sign) > GRACE;
-            if seen.ready == Ready::True && !silent {
+            if seen.ready == ReadyStatus::True && !silent {
                 let count = well.iter_mut().find(|(zone, _)| Arc::ptr_eq(zone, &seen.zone));
                 if let Some((_, count)) = count {
                     *count += 1;
@@ -179,8 +179,8 @@ impl Lifecycle {
             zones.insert(zone.clone(), (count, 0));
         }
         rest.sort_unstable_by_key(|(name, ..)| *name);
-        for (name, Seen { zone, ready, .. }, silent) in rest {
-            if silent && *ready != Ready::Unknown {
+        for (name, LastSeen { zone, ready, .. }, silent) in rest {
+            if silent && *ready != ReadyStatus::Unknown {
                 let _ = world.change("nodes", name, true, |node| {
                     for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
                         let beat = find_condition(node, kind)
@@ -194,7 +194,7 @@ impl Lifecycle {
                 unready(name, world);
             }
             zones.entry(zone.clone()).or_default().1 += 1;
-            let taint = if !silent && *ready == Ready::False { NOT_READY } else { UNREACHABLE };
+            let taint = if !silent && *ready == ReadyStatus::False { NOT_READY } else { UNREACHABLE };
             sick.push((zone.clone(), name.clone(), taint));
         }
         let full = |&(ready, sick): &(usize, usize)| ready == 0 && sick > 0;

@@ -1,6 +1,6 @@
 //! What a model is, and what it works with for one step.
 //!
-//! Here belongs what is alike for all models. Never here: which model takes its step when, which is in `driver.rs`. The
+//! Here belongs what is alike for all models. Never here: which model takes its step when, which is in `stepper.rs`. The
 //! invariant: a model writes through the same rules as a request; only what kubelets write often goes around them.
 
 use std::sync::Arc;

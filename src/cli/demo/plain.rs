@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// What a person does.
 #[derive(Clone, Copy)]
-enum Deed {
+enum DemoDeed {
     Upgrade,
     KillOrStart,
     AddOldNode,
@@ -31,33 +31,33 @@ enum Deed {
 }
 
 /// A headline, and what a person does in this scene.
-type Scene = (&'static str, &'static [Deed]);
+type Scene = (&'static str, &'static [DemoDeed]);
 
-const KILLED: Scene = ("A kube-apiserver dies", &[Deed::KillOrStart]);
-const STARTED: Scene = ("And it returns", &[Deed::KillOrStart]);
-const FORGOTTEN: Scene = ("Somebody plugs in a forgotten node", &[Deed::AddOldNode]);
-const CONTROLLERS: Scene = ("The other components of the control plane follow", &[Deed::Upgrade; 6]);
-const BUDGETS: Scene = ("The impossible budget is mended", &[Deed::MendBudgets]);
+const KILLED: Scene = ("A kube-apiserver dies", &[DemoDeed::KillOrStart]);
+const STARTED: Scene = ("And it returns", &[DemoDeed::KillOrStart]);
+const FORGOTTEN: Scene = ("Somebody plugs in a forgotten node", &[DemoDeed::AddOldNode]);
+const CONTROLLERS: Scene = ("The other components of the control plane follow", &[DemoDeed::Upgrade; 6]);
+const BUDGETS: Scene = ("The impossible budget is mended", &[DemoDeed::MendBudgets]);
 
 fn story(scenario: Scenario) -> Vec<Scene> {
-    let last = ("The last kube-apiserver is upgraded", [Deed::Upgrade].as_slice());
-    let healed = ("The kubelets that are too old are upgraded", [Deed::UpgradeKubelets; 2].as_slice());
+    let last = ("The last kube-apiserver is upgraded", [DemoDeed::Upgrade].as_slice());
+    let healed = ("The kubelets that are too old are upgraded", [DemoDeed::UpgradeKubelets; 2].as_slice());
     match scenario {
         // Its story is another: the operator upgrades, and not a person.
         Scenario::Upgrade => Vec::new(),
         Scenario::Lagging => vec![last, CONTROLLERS, KILLED, STARTED, FORGOTTEN, healed, BUDGETS],
         Scenario::Even => vec![
             FORGOTTEN,
-            ("It is upgraded", &[Deed::UpgradeKubelets]),
+            ("It is upgraded", &[DemoDeed::UpgradeKubelets]),
             KILLED,
             STARTED,
-            ("The next minor begins: one kube-apiserver", &[Deed::Upgrade]),
-            ("And the other two", &[Deed::Upgrade; 2]),
+            ("The next minor begins: one kube-apiserver", &[DemoDeed::Upgrade]),
+            ("And the other two", &[DemoDeed::Upgrade; 2]),
             CONTROLLERS,
         ],
         Scenario::Broken => {
             vec![
-                ("The dead kube-apiserver is started", &[Deed::KillOrStart]),
+                ("The dead kube-apiserver is started", &[DemoDeed::KillOrStart]),
                 last,
                 CONTROLLERS,
                 healed,
@@ -146,26 +146,26 @@ pub(super) async fn serve(presentation: &Presentation, kubeconfig: &Path) -> Res
 }
 
 /// Does `deed`, and waits until the cluster has had time for it.
-async fn perform(presentation: &Presentation, deed: Deed) -> Result<(), String> {
+async fn perform(presentation: &Presentation, deed: DemoDeed) -> Result<(), String> {
     let demo = &presentation.demo;
     let time = match deed {
-        Deed::Upgrade => {
+        DemoDeed::Upgrade => {
             demo.upgrade_control_plane();
             Duration::from_secs(3)
         }
-        Deed::KillOrStart => {
+        DemoDeed::KillOrStart => {
             demo.kill_or_start();
             Duration::ZERO
         }
-        Deed::AddOldNode => {
+        DemoDeed::AddOldNode => {
             demo.add_old_node();
             Duration::ZERO
         }
-        Deed::UpgradeKubelets => {
+        DemoDeed::UpgradeKubelets => {
             demo.upgrade_oldest_kubelets().await?;
             RESTART
         }
-        Deed::MendBudgets => {
+        DemoDeed::MendBudgets => {
             demo.mend_budgets().await?;
             Duration::ZERO
         }

@@ -17,7 +17,7 @@ use super::contents::{STARTING, cause};
 use super::*;
 
 /// One answer of the kube-apiserver.
-enum Answer {
+enum ScriptedAnswer {
     Refuse(u16, &'static str),
     List(Value),
     /// A watch that tells these events and then stays open, or ends.
@@ -26,10 +26,10 @@ enum Answer {
 
 /// Answers in turn and keeps what was asked; after the last answer every request hangs.
 #[derive(Clone, Default)]
-struct Server(Arc<Mutex<(VecDeque<Answer>, Vec<String>)>>);
+struct Server(Arc<Mutex<(VecDeque<ScriptedAnswer>, Vec<String>)>>);
 
 impl Server {
-    fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+    fn new(answers: impl IntoIterator<Item = ScriptedAnswer>) -> Self {
         Self(Arc::new(Mutex::new((answers.into_iter().collect(), Vec::new()))))
     }
 
@@ -49,13 +49,13 @@ impl Server {
                 };
                 let (code, body) = match answer {
                     None => std::future::pending().await,
-                    Some(Answer::Refuse(code, message)) => {
+                    Some(ScriptedAnswer::Refuse(code, message)) => {
                         let status =
                             json!({"kind": "Status", "status": "Failure", "code": code, "message": message});
                         (code, Body::from(status.to_string()))
                     }
-                    Some(Answer::List(list)) => (200, Body::from(list.to_string())),
-                    Some(Answer::Watch(events, open)) => {
+                    Some(ScriptedAnswer::List(list)) => (200, Body::from(list.to_string())),
+                    Some(ScriptedAnswer::Watch(events, open)) => {
                         let lines: String =
                             events.iter().flat_map(|event| [event.to_string(), "\n".to_owned()]).collect();
                         let told = stream::once(async move { Ok::<_, Infallible>(Bytes::from(lines)) });
@@ -111,11 +111,11 @@ fn synced(cache: &Cache<Lease>, expected: &[&str]) -> bool {
 async fn a_streamed_list_is_followed_and_resumed_where_it_ended() {
     let added = |name, version| event("ADDED", &lease(name, version));
     let server = Server::new([
-        Answer::Watch(
+        ScriptedAnswer::Watch(
             vec![added("a", 3), added("b", 4), mark(7, true), added("c", 8), mark(9, false)],
             false,
         ),
-        Answer::Watch(vec![event("DELETED", &lease("a", 10))], true),
+        ScriptedAnswer::Watch(vec![event("DELETED", &lease("a", 10))], true),
     ]);
     let (cache, _stop) = server.watch();
     until(&cache, |cache| synced(cache, &["b", "c"])).await;
@@ -138,18 +138,18 @@ async fn a_server_without_streaming_lists_is_paged_from_then_on() {
     let gone = || json!({"kind": "Status", "code": 410, "message": "too old", "reason": "Expired"});
     let page = |names: &[&str], version: u32, more: &str| {
         let items: Vec<_> = names.iter().map(|name| lease(name, 3)).collect();
-        Answer::List(
+        ScriptedAnswer::List(
             json!({"metadata": {"resourceVersion": version.to_string(), "continue": more}, "items": items}),
         )
     };
     let server = Server::new([
-        Answer::Refuse(
+        ScriptedAnswer::Refuse(
             422,
             "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
         ),
         page(&["a"], 7, "next"),
         page(&["b"], 7, ""),
-        Answer::Watch(vec![event("ERROR", &gone())], false),
+        ScriptedAnswer::Watch(vec![event("ERROR", &gone())], false),
         page(&["b"], 20, ""),
     ]);
     let (cache, _stop) = server.watch();
@@ -165,8 +165,8 @@ async fn an_undecodable_object_taints_until_it_is_listed_clean() {
     let bad = event("ADDED", &json!({"metadata": {"name": "bad", "labels": 7}}));
     let good = event("ADDED", &lease("good", 3));
     let server = Server::new([
-        Answer::Watch(vec![good.clone(), bad, mark(7, true)], true),
-        Answer::Watch(vec![good, mark(8, true)], true),
+        ScriptedAnswer::Watch(vec![good.clone(), bad, mark(7, true)], true),
+        ScriptedAnswer::Watch(vec![good, mark(8, true)], true),
     ]);
     let (cache, _stop) = server.watch();
     until(&cache, |cache| matches!(cache.state(), SyncState::Tainted(_)) && names(cache) == ["good"]).await;
@@ -175,13 +175,13 @@ async fn an_undecodable_object_taints_until_it_is_listed_clean() {
 
 #[tokio::test]
 async fn refusals_say_what_to_do_and_grow_rarer() {
-    let refuse = |code, message| Answer::Refuse(code, message);
+    let refuse = |code, message| ScriptedAnswer::Refuse(code, message);
     let server = Server::new([
         refuse(403, "leases is forbidden"),
         refuse(404, "the server could not find the requested resource"),
         refuse(500, "etcd is down"),
         refuse(500, "etcd is down"),
-        Answer::Watch(vec![mark(7, true)], true),
+        ScriptedAnswer::Watch(vec![mark(7, true)], true),
     ]);
     let begun = Instant::now();
     let (cache, _stop) = server.watch();
@@ -196,8 +196,8 @@ async fn refusals_say_what_to_do_and_grow_rarer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_has_just_started_is_no_lost_permission() {
-    let begins = Answer::Watch(vec![mark(7, true)], false);
-    let refuses = std::iter::repeat_with(|| Answer::Refuse(403, "leases is forbidden"));
+    let begins = ScriptedAnswer::Watch(vec![mark(7, true)], false);
+    let refuses = std::iter::repeat_with(|| ScriptedAnswer::Refuse(403, "leases is forbidden"));
     let server = Server::new(std::iter::once(begins).chain(refuses.take(5000)));
     let (cache, _stop) = server.watch();
     let begun = Instant::now();
@@ -210,10 +210,10 @@ async fn a_server_that_has_just_started_is_no_lost_permission() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_away_for_long_and_has_just_started_is_no_lost_permission() {
-    let begins = Answer::Watch(vec![mark(7, true)], false);
+    let begins = ScriptedAnswer::Watch(vec![mark(7, true)], false);
     // With the longest wait of these tests, longer than `STARTING`.
-    let away = std::iter::repeat_with(|| Answer::Refuse(503, "no connection")).take(3000);
-    let refuses = std::iter::repeat_with(|| Answer::Refuse(403, "leases is forbidden")).take(5000);
+    let away = std::iter::repeat_with(|| ScriptedAnswer::Refuse(503, "no connection")).take(3000);
+    let refuses = std::iter::repeat_with(|| ScriptedAnswer::Refuse(403, "leases is forbidden")).take(5000);
     let server = Server::new(std::iter::once(begins).chain(away).chain(refuses));
     let (cache, _stop) = server.watch();
     let failing = |cache: &Cache<Lease>, with: &str| {
@@ -247,9 +247,9 @@ fn what_kinds_have_in_common_is_told_once() {
 #[tokio::test]
 async fn a_watch_that_breaks_keeps_what_is_held() {
     let server = Server::new([
-        Answer::Watch(vec![event("ADDED", &lease("a", 3)), mark(7, true)], false),
-        Answer::Refuse(500, "etcd is down"),
-        Answer::Watch(Vec::new(), true),
+        ScriptedAnswer::Watch(vec![event("ADDED", &lease("a", 3)), mark(7, true)], false),
+        ScriptedAnswer::Refuse(500, "etcd is down"),
+        ScriptedAnswer::Watch(Vec::new(), true),
     ]);
     let (cache, _stop) = server.watch();
     until(&cache, |cache| matches!(cache.state(), SyncState::Failing(_)) && names(cache) == ["a"]).await;
@@ -260,8 +260,8 @@ async fn a_watch_that_breaks_keeps_what_is_held() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_died_without_a_word_is_noticed_after_two_bookmarks() {
     let server = Server::new([
-        Answer::Watch(vec![event("ADDED", &lease("a", 3)), mark(7, true)], true),
-        Answer::Watch(vec![event("ADDED", &lease("b", 8))], true),
+        ScriptedAnswer::Watch(vec![event("ADDED", &lease("a", 3)), mark(7, true)], true),
+        ScriptedAnswer::Watch(vec![event("ADDED", &lease("b", 8))], true),
     ]);
     let (cache, _stop) = server.watch();
     until(&cache, |cache| synced(cache, &["a"])).await;
@@ -281,10 +281,10 @@ async fn a_connection_that_died_without_a_word_is_noticed_after_two_bookmarks() 
 #[tokio::test(start_paused = true)]
 async fn what_a_watch_lost_is_made_good_by_a_list_before_long() {
     let server = Server::new([
-        Answer::Watch(vec![event("ADDED", &lease("a", 3)), mark(7, true)], true),
-        Answer::Watch(Vec::new(), true),
+        ScriptedAnswer::Watch(vec![event("ADDED", &lease("a", 3)), mark(7, true)], true),
+        ScriptedAnswer::Watch(Vec::new(), true),
         // Nobody was told that `a` went and `b` came.
-        Answer::Watch(vec![event("ADDED", &lease("b", 8)), mark(9, true)], true),
+        ScriptedAnswer::Watch(vec![event("ADDED", &lease("b", 8)), mark(9, true)], true),
     ]);
     let (cache, _stop) = server.watch();
     until(&cache, |cache| synced(cache, &["a"])).await;

@@ -28,8 +28,8 @@ impl KubeletModel {
         now: Timestamp,
         world: &mut ModelStep<'_>,
     ) -> bool {
-        let state = self.kubelets.with(|inner| {
-            let found = inner.nodes.get_mut(node).filter(|found| found.address == kubelet)?;
+        let state = self.kubelets.with(|fleet| {
+            let found = fleet.nodes.get_mut(node).filter(|found| found.address == kubelet)?;
             let count = found.beats;
             found.beats += u32::from(!found.down);
             Some((found.down, count % STATUS == 0, found.well))

@@ -70,16 +70,16 @@ impl KubeletModel {
             },
             _ => false,
         };
-        let (host, address) = self.kubelets.with(|inner| {
-            inner.pods += u32::from(next == "start");
-            (inner.nodes.get(&*node).map_or(0, |kubelet| kubelet.address), inner.pods)
+        let (host, address) = self.kubelets.with(|fleet| {
+            fleet.pods += u32::from(next == "start");
+            (fleet.nodes.get(&*node).map_or(0, |kubelet| kubelet.address), fleet.pods)
         });
         let _ = world.change("pods", key, true, |pod| step(pod, next, &now, (host, address), failed));
     }
 
     /// The next step of a pod's life and how long it takes; `None` if nothing is to come.
     fn next_step(&self, record: &Record, node: &str, pod: &Value) -> Option<(&'static str, Spread)> {
-        let times = self.kubelets.with(|inner| inner.times.clone());
+        let times = self.kubelets.with(|fleet| fleet.times.clone());
         if record.leaving {
             let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
             let time = if record.phase.finished() {
@@ -115,7 +115,7 @@ impl KubeletModel {
         now: &str,
         world: &mut ModelStep<'_>,
     ) -> Option<bool> {
-        let program = self.kubelets.with(|inner| inner.program.clone());
+        let program = self.kubelets.with(|fleet| fleet.program.clone());
         match program.map_or(Deed::Succeed, |program| program(pod)) {
             Deed::Succeed => Some(false),
             Deed::Fail => Some(true),
@@ -159,18 +159,18 @@ impl KubeletModel {
 
     /// Whether the node lacks an image of the pod.
     fn lacks(&self, node: &str, pod: &Value) -> bool {
-        self.kubelets.with(|inner| {
-            let found = inner.nodes.get(node);
+        self.kubelets.with(|fleet| {
+            let found = fleet.nodes.get(node);
             images(pod).iter().any(|image| !found.is_some_and(|kubelet| kubelet.images.contains(image)))
         })
     }
 
     /// Gets the images of a pod; if one is missing, says so in the pod's status and tries again later.
     fn pull(&mut self, key: &str, node: &str, pod: &Value, world: &mut ModelStep<'_>) {
-        let missing = self.kubelets.with(|inner| {
-            let missing = images(pod).into_iter().find(|image| inner.missing.contains(image));
+        let missing = self.kubelets.with(|fleet| {
+            let missing = images(pod).into_iter().find(|image| fleet.missing.contains(image));
             if missing.is_none() {
-                inner.nodes.entry(node.into()).or_default().images.extend(images(pod));
+                fleet.nodes.entry(node.into()).or_default().images.extend(images(pod));
             }
             missing
         });

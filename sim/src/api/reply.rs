@@ -18,7 +18,7 @@ use super::status::{Failure, Outcome};
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-pub(super) enum Answer {
+pub(super) enum Reply {
     Value(u16, Arc<Value>, Vec<String>),
     Text(u16, String),
     Plain(u16, String),
@@ -27,15 +27,15 @@ pub(super) enum Answer {
     Lines(Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>),
 }
 
-impl From<Failure> for Answer {
+impl From<Failure> for Reply {
     fn from(failure: Failure) -> Self {
         Self::Value(failure.code, Arc::new(*failure.body), Vec::new())
     }
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what every handler returns")]
-pub(super) fn ok(value: impl Into<Arc<Value>>) -> Outcome<Answer> {
-    Ok(Answer::Value(200, value.into(), Vec::new()))
+pub(super) fn ok(value: impl Into<Arc<Value>>) -> Outcome<Reply> {
+    Ok(Reply::Value(200, value.into(), Vec::new()))
 }
 
 /// The error of a request whose connection broke.
@@ -43,14 +43,14 @@ pub(super) fn broken() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by peer")
 }
 
-pub(super) fn print(answer: Answer) -> Result<Response<Body>, std::io::Error> {
+pub(super) fn print(answer: Reply) -> Result<Response<Body>, std::io::Error> {
     let full = |text: String| {
         http_body_util::Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync()
     };
     let json = "application/json";
     let mut builder = Response::builder();
     let (code, kind, body) = match answer {
-        Answer::Value(code, value, warnings) => {
+        Reply::Value(code, value, warnings) => {
             for warning in warnings {
                 let said = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
                 builder = builder.header(header::WARNING, said);
@@ -60,10 +60,10 @@ pub(super) fn print(answer: Answer) -> Result<Response<Body>, std::io::Error> {
             }
             (code, json, full(value.to_string()))
         }
-        Answer::Text(code, text) => (code, json, full(text)),
-        Answer::Typed(kind, value) => (200, kind, full(value.to_string())),
-        Answer::Plain(code, text) => (code, "text/plain; charset=utf-8", full(text)),
-        Answer::Lines(lines) => {
+        Reply::Text(code, text) => (code, json, full(text)),
+        Reply::Typed(kind, value) => (200, kind, full(value.to_string())),
+        Reply::Plain(code, text) => (code, "text/plain; charset=utf-8", full(text)),
+        Reply::Lines(lines) => {
             use futures::StreamExt as _;
             let body = http_body_util::StreamBody::new(lines.map(|line| line.map(Frame::data)));
             (200, json, body.boxed_unsync())

@@ -34,7 +34,7 @@ struct Worker {
 }
 
 /// Steps the models: which one takes its next step, and when.
-struct Driver {
+struct Stepper {
     shared: Shared,
     control: ControlPlane,
     workers: Vec<Worker>,
@@ -50,7 +50,7 @@ struct Driver {
     mark: u64,
 }
 
-impl Driver {
+impl Stepper {
     fn push(&mut self, model: usize, due: Duration, key: String) {
         let key: Arc<str> = key.into();
         let pending = self.pending.entry((model, key.clone())).or_insert(Duration::MAX);
@@ -181,7 +181,7 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         let state = shared.lock();
         (state.store.changes(), state.clock.clone())
     };
-    let mut driver = Driver {
+    let mut stepper = Stepper {
         shared,
         control,
         workers: models
@@ -201,17 +201,17 @@ pub(crate) async fn run(shared: Shared, kubelets: Kubelets, control: ControlPlan
         compacted: Duration::ZERO,
         mark: 0,
     };
-    for at in 0..driver.workers.len() {
-        let begin = driver.workers.get_mut(at).map(|worker| worker.model.begin()).unwrap_or_default();
+    for at in 0..stepper.workers.len() {
+        let begin = stepper.workers.get_mut(at).map(|worker| worker.model.begin()).unwrap_or_default();
         for (due, key) in begin {
-            driver.push(at, due, key);
+            stepper.push(at, due, key);
         }
     }
     loop {
         changes.look();
         let now = clock.elapsed();
-        driver.tell(now);
-        let next = driver.work(now);
+        stepper.tell(now);
+        let next = stepper.work(now);
         let due = async {
             match next {
                 Some(due) => tokio::time::sleep_until(clock.at(due)).await,
