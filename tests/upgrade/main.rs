@@ -1,5 +1,6 @@
 //! A whole upgrade on a real control plane: seen before, brought even, and never a budget violated on the way.
 
+mod forced;
 mod golden;
 mod sixty;
 
