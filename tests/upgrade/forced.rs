@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use evenkeel_devcluster::{AuditEntry, Cluster, Failure, NodeGroup, TestResult, V1_36, in_namespace};
+use evenkeel_devcluster::{AuditEntry, Cluster, Failure, TestResult, in_namespace};
 use evenkeel_testkit::observer::{self, Observer};
-use evenkeel_testkit::operator::Operator;
-use evenkeel_testkit::scenario::{self, OPERATOR_USER, kubectl, root, until};
+use evenkeel_testkit::scenario::{OPERATOR_USER, kubectl, root, until};
 
-use super::{beside, binary, field, reaches, settled};
+use super::{field, on_five_workers, reaches, settled};
 
 /// Deletions of pods that the operator asked for.
 fn deletions(cluster: &Cluster) -> Result<Vec<AuditEntry>, Failure> {
@@ -20,19 +19,7 @@ fn deletions(cluster: &Cluster) -> Result<Vec<AuditEntry>, Failure> {
 #[test]
 fn a_drain_is_forced_by_whoever_may_delete_pods() -> TestResult {
     in_namespace("forced::a_drain_is_forced_by_whoever_may_delete_pods", async || {
-        let workers = NodeGroup::workers(5).zones(["a", "b", "c"]).kubelet(scenario::FROM).pool("general");
-        let cluster = Cluster::builder().apiservers(&[V1_36]).nodes(workers).start().await?;
-        scenario::install(&cluster).await?;
-        scenario::workloads(&cluster, 5).await?;
-        let observer = Observer::default();
-        let mut operator = Operator::new(&cluster, binary(), &[]).await?;
-        operator.start()?;
-        let done =
-            operator.during(beside(&cluster, &observer, async || forced(&cluster, &observer).await)).await;
-        if done.is_err() {
-            eprintln!("{}", operator.log());
-        }
-        done
+        on_five_workers(forced).await
     })
 }
 

@@ -182,23 +182,25 @@ async fn settled(cluster: &Cluster) -> TestResult {
     Ok(())
 }
 
+/// Runs `body` on one kube-apiserver and five workers with the workloads, beside an operator that may not end.
+async fn on_five_workers(body: impl AsyncFnOnce(&Cluster, &Observer) -> TestResult) -> TestResult {
+    let workers = NodeGroup::workers(5).zones(["a", "b", "c"]).kubelet(scenario::FROM).pool("general");
+    let cluster = Cluster::builder().apiservers(&[V1_36]).nodes(workers).start().await?;
+    scenario::install(&cluster).await?;
+    scenario::workloads(&cluster, 5).await?;
+    let observer = Observer::default();
+    let mut operator = Operator::new(&cluster, binary(), &[]).await?;
+    operator.start()?;
+    let done = operator.during(beside(&cluster, &observer, async || body(&cluster, &observer).await)).await;
+    if done.is_err() {
+        eprintln!("{}", operator.log());
+    }
+    done
+}
+
 #[test]
 fn people_are_respected() -> TestResult {
-    in_namespace("people_are_respected", async || {
-        let workers = NodeGroup::workers(5).zones(["a", "b", "c"]).kubelet(scenario::FROM).pool("general");
-        let cluster = Cluster::builder().apiservers(&[V1_36]).nodes(workers).start().await?;
-        scenario::install(&cluster).await?;
-        scenario::workloads(&cluster, 5).await?;
-        let observer = Observer::default();
-        let mut operator = Operator::new(&cluster, binary(), &[]).await?;
-        operator.start()?;
-        let done =
-            operator.during(beside(&cluster, &observer, async || respected(&cluster, &observer).await)).await;
-        if done.is_err() {
-            eprintln!("{}", operator.log());
-        }
-        done
-    })
+    in_namespace("people_are_respected", async || on_five_workers(respected).await)
 }
 
 async fn patch(cluster: &Cluster, spec: &str) -> TestResult {

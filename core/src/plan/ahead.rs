@@ -1,6 +1,7 @@
-//! A plan, and the cluster from which on it is looked at.
+//! A plan, and the cluster that it starts from.
 //!
-//! Here belongs what every look ahead is asked about. The invariant: a node is emptied for the first time in one hop.
+//! Here belongs what whoever asks what lies ahead has to say. The invariant: a node that several hops drain counts for the
+//! first of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

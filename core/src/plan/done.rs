@@ -1,7 +1,8 @@
 //! When a hop is done, by the clock: closed windows, freezes and soaks included.
 //!
 //! Here belongs what passes while nothing is worked at; how long the work takes is known to [`super::work`]. Work waits
-//! for its calendar, a soak does not. The invariant: no hop is done before its work would be without all of that.
+//! for its calendar, a soak does not. The invariant: without windows, freezes and soaks, a hop is done when
+//! [`Work::length`] is over.
 
 use std::collections::BTreeMap;
 
@@ -75,8 +76,8 @@ impl Clock<'_> {
 
     /// `begin`, or when those groups have soaked that `group` depends on; `ends` says when those are done that move nodes.
     fn others(&self, begin: Timestamp, group: &NodeGroup, ends: &BTreeMap<usize, Timestamp>) -> Timestamp {
-        let mut all = self.work.upgrade.groups.iter().enumerate();
-        let needed = all.by_ref().filter(|(_, other)| group.depends_on.contains(&other.name));
+        let all = self.work.upgrade.groups.iter().enumerate();
+        let needed = all.filter(|(_, other)| group.depends_on.contains(&other.name));
         needed.fold(begin, |begin, (at, other)| match ends.get(&at) {
             Some(end) => begin.max(after(*end, other.soak)),
             None => self.under_way(begin, &Soaked::Group(other.name.clone()), other.soak),

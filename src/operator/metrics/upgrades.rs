@@ -1,6 +1,7 @@
 //! What is shown of upgrades: their nodes, what they wait for, and which nodes they leave out.
 //!
-//! The invariant: an upgrade has a series for every reason with which it may wait, and for everything that it may wait for.
+//! The invariants: an upgrade has a series for every reason with which it may wait, of which at most one is 1, and one for
+//! every reason that `status.waitingFor` may have.
 
 use evenkeel_core::rollout::{UpgradePhase, WaitReason};
 use prometheus::Registry;

@@ -74,6 +74,7 @@ proptest! {
         let timing = by_chance_timed(&pools, &limits, &durations, chained, at_once, canary);
         prop_assert!(timing.estimate.p50 <= timing.estimate.p90);
         prop_assert!(timing.least <= timing.estimate.p50, "{timing:?}");
+        prop_assert_eq!(timing.until_done, Some(timing.estimate.p50), "nothing but work passes");
         for hop in &timing.hops {
             prop_assert!(hop.estimate.p50 <= hop.estimate.p90);
             prop_assert!(hop.least <= hop.estimate.p50);
