@@ -169,7 +169,7 @@ pub(super) fn seconds(seconds: i64) -> String {
 pub(super) fn time(plan: &UpgradePlan, time: &Time) -> String {
     let besides = if plan.waits.is_empty() { "" } else { ", and what it waits for besides" };
     let begun = time.until_done_seconds.map(|all| {
-        format!("; begun now it is done in about {}, with its windows, freezes and soaks", seconds(all))
+        format!("; begun now it is done in about {}, which counts windows, freezes and soaks", seconds(all))
     });
     format!(
         "about {} (9 of 10 times within {}), at least {}{besides}{}",
