@@ -312,12 +312,18 @@ fn parked(excepted: Option<&Exception>, line: String) -> Waiting {
 /// Takes a parked node up again when nothing that can be seen would block it: at its time, or as soon as what blocked
 /// it is gone. While a budget visibly allows nothing, trying would only disturb the node's other pods for nothing.
 fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker]) -> Result<Action, Waiting> {
-    let ClaimState::Parked { since, retry_at, .. } = claim.state else {
+    let ClaimState::Parked { since, retry_at, for_a_person } = claim.state else {
         return Err(Waiting::new(WaitReason::NODE_PARKED, format!("{} is not parked", node.name)));
     };
+    let here =
+        |blocker: &Blocker| round.world.cluster.pods_on(&node.name).any(|pod| pod.full_name() == blocker.pod);
+    let lifted = claim.blockers.iter().all(|blocker| blocker.budget.is_some() || !here(blocker));
+    // Where pods may be deleted past their budgets, what kept them is a refusal, which nobody sees before the next try.
+    let refused = for_a_person && !lifted && round.policy.on_timeout == OnTimeout::Force;
     let hope_until = after(since, HOPE_FOR);
+    let hope = !refused && blocked.iter().all(|blocker| !blocker.lasting) && round.world.now < hope_until;
     let excepted = round.excepted.get(&node.name).cloned();
-    if excepted.is_none() && blocked.iter().all(|blocker| !blocker.lasting) && round.world.now < hope_until {
+    if excepted.is_none() && hope {
         round.hope = true;
         round.wake(hope_until);
     }
@@ -329,13 +335,9 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker])
             excepted => parked(excepted.as_ref(), line),
         });
     }
-    let here =
-        |blocker: &Blocker| round.world.cluster.pods_on(&node.name).any(|pod| pod.full_name() == blocker.pod);
-    let lifted = |blocker: &Blocker| blocker.budget.is_some() || !here(blocker);
     // A pod that comes back to its node each time looks lifted each time.
     let soon = claim.attempt <= LIFTED_ATTEMPTS && !claim.blockers.is_empty();
-    let due =
-        if soon && claim.blockers.iter().all(lifted) { after(since, PARKED_AT_LEAST) } else { retry_at };
+    let due = if soon && lifted { after(since, PARKED_AT_LEAST) } else { retry_at };
     if round.world.now < due {
         round.wake(due);
         let line = format!("{} is parked: {}", node.name, claim.message);

@@ -80,6 +80,10 @@ fn force_without_the_right_to_delete_parks_the_node_and_says_why() {
     assert_eq!(cordoned(&toy), Vec::<String>::new());
     let tries = || toy.log.iter().filter(|line| line.starts_with("Delete")).count();
     assert_eq!((tries(), toy.deleted), (1, 0));
+    // Waiting gives nobody a right: a person is told at once, though it is tried again.
+    toy.run_until(5, |toy| toy.phase() == UpgradePhase::NodesParked);
+    assert!(toy.status().message.contains("no right"), "{}", toy.status().message);
+    toy.run_until(200, |toy| toy.kubelets("Draining") == 1);
     toy.keeps_pods = None;
     toy.run_until(600, |toy| toy.phase() == UpgradePhase::Completed);
 }
