@@ -15,6 +15,7 @@ mod drain;
 mod kube_api;
 mod replica;
 mod report;
+mod rights;
 mod script;
 mod upgrade;
 

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::campaign::{self, Wrong, all, virtually};
 use super::kube_api::{BASE_SEED, Base, Kube};
 use super::replica::replica;
+use super::rights::beyond;
 use super::script::{self, Step};
 
 const REPORT: &str = "/apis/evenkeel.dev/v1alpha1/clusterskewreports/cluster";
@@ -309,7 +310,8 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     let report = kube.get(REPORT).await.unwrap_or_default();
     stop.cancel();
     let _ = (first.await, second.await);
-    let wrong = std::mem::take(&mut watcher.lock().unwrap().wrong);
+    let mut wrong = std::mem::take(&mut watcher.lock().unwrap().wrong);
+    wrong.extend(beyond(&calls, false));
     Run { wrong, report, calls }
 }
 
