@@ -33,6 +33,7 @@ pub(super) enum ToOpen<'a> {
 /// Whether `opening`, which nothing else keeps from being opened, may be opened now. The error is what it waits for.
 pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(), NotOpened> {
     failures(round)?;
+    zones::allow_anything(round)?;
     let moves = match opening {
         ToOpen::Step(components) => components,
         ToOpen::Node(..) => &[Component::Kubelet],
@@ -57,8 +58,9 @@ pub(super) fn may_still_begin(
 ) -> Result<(), NotOpened> {
     failures(round)?;
     in_time(round, claim.subject.moves())?;
-    if let Some(node) = node {
-        zones::allow(round, node)?;
+    match node {
+        Some(node) => zones::allow(round, node)?,
+        None => zones::allow_anything(round)?,
     }
     gates(round)
 }

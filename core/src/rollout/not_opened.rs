@@ -210,7 +210,7 @@ impl fmt::Display for NotOpened {
             }
             Self::AllZones { not_ready, lasting } => {
                 let end = if *lasting { "a person brings some back" } else { "some are" };
-                write!(f, "no node is ready ({not_ready} are not), and none is taken up until {end}")
+                write!(f, "no node is ready ({not_ready} are not), and nothing is begun until {end}")
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Here belongs the throttle of Kubernetes' own node controller
 //! (`pkg/controller/nodelifecycle/node_lifecycle_controller.go`, `ComputeZoneState`): a zone is partially disrupted
-//! when more than two of its nodes, and at least 55 % of them, are not ready, and fully when none is. Of nodes that were
+//! when more than two of its nodes, and at least 55 % of them, are not ready, and fully when none is; where all are, nothing
+//! is begun, of the control plane neither. Of nodes that were
 //! lost a moment ago a fifth is enough here, because then something goes on that an upgrade would only make worse; machines
 //! that have been silent for long tell nothing of the kind. The invariant: nodes that we hold open ourselves are never held
 //! against their zone.
@@ -49,8 +50,32 @@ impl ZoneCount {
     }
 }
 
+/// Whether the zones allow that anything is begun: not where no node of any is ready, because then it is rather the control
+/// plane that does not hear of them, and what is done to it now may be what keeps it from hearing.
+pub(super) fn allow_anything(round: &Round<'_>) -> Result<(), NotOpened> {
+    counted(round).map(drop)
+}
+
 /// Whether the zones allow that `node` is taken away.
 pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), NotOpened> {
+    match counted(round)?.get(&place(node)) {
+        Some(count)
+            if count.is_disrupted(count.not_ready, SHARE)
+                || count.is_disrupted(count.not_ready - count.gone, LATELY) =>
+        {
+            Err(NotOpened::Zone {
+                zone: zone(node).into(),
+                not_ready: count.not_ready,
+                nodes: count.nodes,
+                lasting: count.is_disrupted(count.gone, SHARE),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Every zone; the error is that no node of any is ready.
+fn counted<'c>(round: &Round<'c>) -> Result<BTreeMap<(&'c str, &'c str), ZoneCount>, NotOpened> {
     let cluster = round.world.cluster;
     let held = |node: &Node| {
         let of_it = |claim: &&&Claim| {
@@ -72,18 +97,5 @@ pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), NotOpened> {
         let lasting = zones.values().all(|zone| zone.gone == zone.not_ready);
         return Err(NotOpened::AllZones { not_ready: not_ready(), lasting });
     }
-    match zones.get(&place(node)) {
-        Some(count)
-            if count.is_disrupted(count.not_ready, SHARE)
-                || count.is_disrupted(count.not_ready - count.gone, LATELY) =>
-        {
-            Err(NotOpened::Zone {
-                zone: zone(node).into(),
-                not_ready: count.not_ready,
-                nodes: count.nodes,
-                lasting: count.is_disrupted(count.gone, SHARE),
-            })
-        }
-        _ => Ok(()),
-    }
+    Ok(zones)
 }

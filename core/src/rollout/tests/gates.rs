@@ -313,9 +313,29 @@ fn no_node_is_opened_while_none_of_any_zone_is_ready() {
     not_ready(&mut toy, &[1, 2, 3, 4]);
     openings(&mut toy, 60);
     assert_eq!((toy.kubelets_in_flight(), toy.phase()), (0, UpgradePhase::ZoneDisrupted));
-    assert_eq!(toy.status().message, "no node is ready (4 are not), and none is taken up until some are");
+    assert_eq!(toy.status().message, "no node is ready (4 are not), and nothing is begun until some are");
     toy.cluster.change_node("n-2", |node| node.ready = true);
     assert!(!openings(&mut toy, 60).is_empty(), "one zone is whole again");
+}
+
+#[test]
+fn no_step_of_the_control_plane_is_begun_while_no_node_is_ready() {
+    // One that is claimed then is given back, and one that is not is not claimed.
+    for claimed in [false, true] {
+        let mut toy = Toy::new(4, 4);
+        in_zones(&mut toy, 2);
+        if claimed {
+            toy.run_until(600, |toy| !toy.claims.is_empty());
+        }
+        not_ready(&mut toy, &[1, 2, 3, 4]);
+        toy.pass(1);
+        (0..60).for_each(|_| toy.tick());
+        let line = "no node is ready (4 are not), and nothing is begun until some are";
+        assert_eq!((toy.status().message.as_str(), toy.claims.len()), (line, 0), "{:?}", toy.log);
+        toy.cluster.change_node("n-2", |node| node.ready = true);
+        toy.run_until(600, scheduler_is_done);
+        assert!(scheduler_is_done(&toy), "one zone is whole again: {:?}", toy.log);
+    }
 }
 
 #[test]
