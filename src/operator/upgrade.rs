@@ -101,6 +101,8 @@ struct UpgradesKept {
     complaints: Complaints,
     /// Since when something has been out of sight.
     unseen: Option<Instant>,
+    /// Since when it has been although the upgrades are in sight.
+    unseen_beside_upgrades: Option<Instant>,
     /// The lines about ClusterUpgrades that cannot be read, which the log has already.
     unread_upgrades: Vec<String>,
     /// The same of `NodeUpgrades`.
@@ -219,14 +221,17 @@ impl Driver<'_> {
     }
 
     /// Writes into the status of each upgrade that is neither complete nor suspended why nothing is decided, once that
-    /// has lasted for [`PATIENCE`]. A watch that breaks with its kube-apiserver is open again within a second or two.
+    /// has lasted for [`PATIENCE`] while upgrades are seen. A watch that breaks with its kube-apiserver is open again within a
+    /// second or two, and where that was away for long, within as much of the first watch that is.
     async fn tell_unseen(&self, kept: &mut UpgradesKept, unseen: &Unseen) {
-        let since = *kept.unseen.get_or_insert_with(Instant::now);
-        if since.elapsed() < PATIENCE {
-            kept.again = Some(since + PATIENCE);
+        kept.unseen.get_or_insert_with(Instant::now);
+        if self.upgrades.state() != SyncState::Synced {
+            kept.unseen_beside_upgrades = None;
             return;
         }
-        if self.upgrades.state() != SyncState::Synced {
+        let since = *kept.unseen_beside_upgrades.get_or_insert_with(Instant::now);
+        if since.elapsed() < PATIENCE {
+            kept.again = Some(since + PATIENCE);
             return;
         }
         let read =

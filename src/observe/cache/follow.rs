@@ -97,11 +97,12 @@ impl<K: Watched> Follow<K> {
     }
 
     /// Waits, and doubles the next wait up to the longest. Events of a healthy watch set the wait back. It is over when another
-    /// watch works again that failed for the same cause: a server that was away is back.
+    /// watch works again that failed for the same cause: a server that was away is back, and is asked often if it refuses once
+    /// more, because then nobody else may be left to tell that it answers.
     async fn pause(&mut self) {
         let Inner { shared, names, .. } = self.inner.as_ref();
-        let _either = timeout(self.wait, shared.outage.passes(&names.kind)).await;
-        self.wait = (self.wait * 2).min(self.pace.longest);
+        let passes = timeout(self.wait, shared.outage.passes(&names.kind)).await;
+        self.wait = if passes.is_ok() { self.pace.first } else { (self.wait * 2).min(self.pace.longest) };
     }
 
     fn watch_params(&self, initial: bool) -> WatchParams {

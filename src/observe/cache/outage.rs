@@ -23,10 +23,19 @@ struct Failing {
     away: Option<Instant>,
 }
 
-/// Why watches fail.
+/// Why a watch fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// What is told of it.
+    pub(super) text: String,
+    /// The server does not answer, answers with an error of its own, or starts: that ends for all watches at once, whatever each
+    /// of them met last.
+    pub(super) away: bool,
+}
+
 #[derive(Debug)]
 struct OutageCause {
-    text: String,
+    cause: Cause,
     /// A watch that failed for this works again.
     passes: Notify,
 }
@@ -37,11 +46,11 @@ impl Outage {
     }
 
     /// The watch of `kind` fails for `cause`. Returns whether no watch failed for it before.
-    pub(super) fn begins(&self, kind: &str, cause: String) -> bool {
+    pub(super) fn begins(&self, kind: &str, cause: Cause) -> bool {
         let mut failing = self.failing();
-        let known = failing.kinds.values().find(|known| known.text == cause).cloned();
+        let known = failing.kinds.values().find(|known| known.cause == cause).cloned();
         let is_news = known.is_none();
-        let cause = known.unwrap_or_else(|| Arc::new(OutageCause { text: cause, passes: Notify::new() }));
+        let cause = known.unwrap_or_else(|| Arc::new(OutageCause { cause, passes: Notify::new() }));
         failing.kinds.insert(kind.to_owned(), cause);
         is_news
     }
@@ -58,13 +67,16 @@ impl Outage {
 
     /// The watch of `kind` works again.
     pub(super) fn ends(&self, kind: &str) {
-        let cause = self.failing().kinds.remove(kind);
-        if let Some(cause) = cause {
-            cause.passes.notify_waiters();
+        let mut failing = self.failing();
+        let Some(ended) = failing.kinds.remove(kind) else { return };
+        ended.passes.notify_waiters();
+        for other in failing.kinds.values().filter(|other| ended.cause.away && other.cause.away) {
+            other.passes.notify_waiters();
         }
     }
 
-    /// Resolves when another watch works again that failed for the same cause as that of `kind`.
+    /// Resolves when another watch works again that failed for the same cause as that of `kind`, or, where the server was
+    /// away, for any such cause.
     pub(super) async fn passes(&self, kind: &str) {
         let cause = self.failing().kinds.get(kind).cloned();
         match cause {
@@ -83,7 +95,7 @@ mod tests {
     #[test]
     fn a_cause_is_news_once_until_no_watch_fails_for_it() {
         let outage = Outage::default();
-        let fails = |kind: &str, cause: &str| outage.begins(kind, cause.to_owned());
+        let fails = |kind: &str, text: &str| outage.begins(kind, Cause { text: text.to_owned(), away: true });
         for _ in 0..2 {
             assert!(fails("Node", "refused"));
             assert!(!fails("Pod", "refused"));
@@ -99,13 +111,22 @@ mod tests {
     #[test]
     fn those_that_failed_alike_are_told_when_one_works_again() {
         let outage = Outage::default();
-        for (kind, cause) in [("Node", "away"), ("Pod", "away"), ("Lease", "forbidden")] {
-            outage.begins(kind, cause.to_owned());
+        let failed = [
+            ("Node", "no connection", true),
+            ("Pod", "no connection", true),
+            ("Event", "connection reset", true),
+            ("Lease", "forbidden", false),
+            ("Secret", "forbidden", false),
+        ];
+        for (kind, text, away) in failed {
+            outage.begins(kind, Cause { text: text.to_owned(), away });
         }
-        let mut waiting = ["Pod", "Lease", "Job"].map(|kind| Box::pin(outage.passes(kind)));
-        let mut woken = || waiting.each_mut().map(|wait| wait.now_or_never().is_some());
-        assert_eq!(woken(), [false; 3]);
-        outage.ends("Node");
-        assert_eq!(woken(), [true, false, false]);
+        for (ends, told) in [("Lease", [false, false, true, false]), ("Node", [true, true, false, false])] {
+            let mut waiting = ["Pod", "Event", "Secret", "Job"].map(|kind| Box::pin(outage.passes(kind)));
+            let mut woken = || waiting.each_mut().map(|wait| wait.now_or_never().is_some());
+            assert_eq!(woken(), [false; 4]);
+            outage.ends(ends);
+            assert_eq!(woken(), told, "{ends} works again");
+        }
     }
 }

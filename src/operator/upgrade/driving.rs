@@ -40,7 +40,7 @@ impl Driven for Driving<'_> {
         let (look_at, outcome) = match driver.once(kept).await {
             Ok(looked) => {
                 kept.complaint.clear();
-                kept.unseen = None;
+                (kept.unseen, kept.unseen_beside_upgrades) = (None, None);
                 let outcome = if looked.failed { ReconcileOutcome::Error } else { ReconcileOutcome::Ok };
                 (looked.again_at, outcome)
             }

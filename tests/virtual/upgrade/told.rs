@@ -11,8 +11,9 @@ use evenkeel::api::upgrade::UNSEEN_REASONS;
 use evenkeel::operator::{OperatorOptions, operate};
 use evenkeel_core::rollout::UpgradePhase;
 use evenkeel_sim::Cluster;
+use evenkeel_sim::faults::{Call, Fault};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::super::campaign::{Wrong, virtually};
@@ -23,6 +24,7 @@ use super::attacks::steps;
 use super::base::{self, Setting, UPGRADES};
 use super::executor::Executor;
 use super::figures::page;
+use super::installed::{nodes_that_are, story};
 use super::{UP, condition, people};
 
 /// What is told of the upgrade by everybody who tells of it.
@@ -225,4 +227,26 @@ fn an_upgrade_says_one_thing_wherever_it_is_told() {
         all.into_iter().flat_map(|one| one.join().unwrap()).collect::<Vec<_>>()
     });
     assert_eq!(failed, []);
+}
+
+/// Each watch meets the server's return by itself: one of them fails some more, when the others work already. That is no reason
+/// to call the cluster unseen, however long the server was away.
+#[test]
+fn a_server_that_is_back_is_no_cluster_that_is_not_seen() {
+    story("", "Automatic", async |story| {
+        story.until("nodes move", |_, claims| nodes_that_are(claims, "Upgraded") > 2).await;
+        let faults = story.cluster.faults();
+        faults.blackout_of(&["evenkeel-a", "evenkeel-a-lease"], Duration::from_secs(40));
+        let late =
+            |call: &Call| call.agent == "evenkeel-a" && call.resource == "upgradeexecutors.evenkeel.dev";
+        faults.when(late, Fault::Refuse(500), 4);
+        let mut said = BTreeSet::new();
+        for _ in 0..1200 {
+            sleep(Duration::from_millis(100)).await;
+            let upgrade = story.kube.get(&format!("{UPGRADES}/{UP}")).await.unwrap();
+            said.insert(condition(&upgrade, "Ready").unwrap()["reason"].as_str().unwrap().to_owned());
+        }
+        assert!(!said.contains("ClusterNotSeen"), "{said:?}");
+        story.is("Completed", "").await;
+    });
 }
