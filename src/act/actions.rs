@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::NodeRef;
 use evenkeel_core::rollout::Action;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, ResourceExt as _};
 
@@ -109,9 +110,10 @@ impl Hands {
         self.uncordon_orphan(node, mark).await.unwrap_or_else(|stop| stop.of(None))
     }
 
-    /// Publishes `news` about `upgrade` without waiting for it; `version` is the resourceVersion of the status that says so.
-    pub fn tell(&self, upgrade: &ClusterUpgrade, version: Option<String>, news: StatusNews) {
-        self.events.upgrade(upgrade, version, news);
+    /// Publishes `news` of the upgrade `regarding` without waiting for it; `version` is the resourceVersion of the status that
+    /// says so.
+    pub fn tell(&self, regarding: ObjectReference, version: Option<String>, news: StatusNews) {
+        self.events.upgrade(regarding, version, news);
     }
 
     /// Sends one request, if we still may.

@@ -118,11 +118,10 @@ impl Events {
         });
     }
 
-    /// Publishes `news` of `upgrade`. The related object is the node, or the upgrade at the `version` that says so: with it
-    /// the recorder never joins two events that say different things.
-    pub(super) fn upgrade(&self, upgrade: &ClusterUpgrade, version: Option<String>, news: StatusNews) {
+    /// Publishes `news` of the upgrade `regarding`. The related object is the node, or the upgrade at the `version` that says
+    /// so: with it the recorder never joins two events that say different things.
+    pub(super) fn upgrade(&self, regarding: ObjectReference, version: Option<String>, news: StatusNews) {
         let type_ = if news.warns { EventType::Warning } else { EventType::Normal };
-        let regarding = upgrade.object_ref(&());
         let related = match news.node {
             Some(name) => ObjectReference {
                 api_version: Some("v1".to_owned()),

@@ -445,7 +445,7 @@ impl Driver<'_> {
         match write::<ClusterUpgrade>(&self.effects, &self.authority, FIELD_MANAGER, of, &status).await {
             Ok(written) => {
                 kept.complaints.answered();
-                kept.announced.announce(&self.hands, object, &written, &status);
+                kept.announced.announce(&self.hands, before, &written, &status);
                 note_dropped(kept, name, &written, status);
                 self.upgrades.apply_own(written);
                 return true;

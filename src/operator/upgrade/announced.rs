@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use kube::ResourceExt as _;
 use kube::core::DynamicObject;
+use kube::{CustomResourceExt as _, Resource as _, ResourceExt as _};
 use tokio::time::Instant;
 
 use super::super::metrics::{BlockedNode, Metrics};
@@ -47,21 +47,22 @@ impl Announced {
         self.shown.insert(name.to_owned(), shown);
     }
 
-    /// Sends the events of what is new in `status`, which was `written` in place of that of `object`. What was told within
+    /// Sends the events of what is new in `status`, which was `written` in place of `before`. What was told within
     /// [`StatusNews::AGAIN`] is not told again, so that a reason that comes and goes is no storm.
     pub(super) fn announce(
         &mut self,
         hands: &Hands,
-        object: &ClusterUpgrade,
+        before: Option<&ClusterUpgradeStatus>,
         written: &DynamicObject,
         status: &ClusterUpgradeStatus,
     ) {
         self.sent.retain(|_, at| at.elapsed() < StatusNews::AGAIN);
-        for news in news(object.status.as_ref(), status) {
-            let key = (object.name_any(), news.about());
+        for news in news(before, status) {
+            let key = (written.name_any(), news.about());
             if let Entry::Vacant(place) = self.sent.entry(key) {
                 place.insert(Instant::now());
-                hands.tell(object, written.resource_version(), news);
+                let regarding = written.object_ref(&ClusterUpgrade::api_resource());
+                hands.tell(regarding, written.resource_version(), news);
             }
         }
     }

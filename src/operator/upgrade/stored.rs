@@ -87,7 +87,11 @@ impl Driver<'_> {
         let Some(status) = status else { return };
         let of = &stored.metadata;
         match write::<ClusterUpgrade>(&self.effects, &self.authority, FIELD_MANAGER, of, &status).await {
-            Ok(written) => self.upgrades.apply_own(written),
+            Ok(written) => {
+                // What it said before cannot be read either; that it is told why is new all the same.
+                kept.announced.announce(&self.hands, None, &written, &said);
+                self.upgrades.apply_own(written);
+            }
             Err(error) => self.not_written(kept, error),
         }
     }

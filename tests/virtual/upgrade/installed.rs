@@ -337,7 +337,13 @@ fn an_upgrade_of_a_newer_program_is_left_alone_and_keeps_others_waiting() {
         let second = story.kube.get(&format!("{UPGRADES}/second")).await.unwrap();
         let line = condition(&second, "Ready").unwrap()["message"].as_str().unwrap().to_owned();
         assert_eq!(line, "waits until ClusterUpgrade up is complete, or is deleted");
-        story.is("Invalid", "unknown variant `Rehearse`").await;
+        let upgrade = story.is("Invalid", "unknown variant `Rehearse`").await;
+        let message = &condition(&upgrade, "Ready").unwrap()["message"];
+        let events = story.kube.list("/apis/events.k8s.io/v1/namespaces/default/events").await;
+        let told = |of: &&Value| of["regarding"]["name"] == UP && of["reason"] == "Invalid";
+        let told: Vec<_> = events.iter().filter(told).collect();
+        assert!(told.len() == 1 && told[0]["note"] == *message, "{told:#?}");
+        assert_eq!(told[0]["type"], "Warning");
         story.kube.delete(&format!("{UPGRADES}/second")).await.unwrap();
         story.kube.merge(&at, &json!({"spec": {"mode": "Automatic"}})).await.unwrap();
         story.is("Completed", "").await;
