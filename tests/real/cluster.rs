@@ -18,6 +18,7 @@ use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::probe::every_node_answers;
 use crate::report::Size;
 
 /// How long a static pod may be away while its node's kubelet is replaced.
@@ -117,7 +118,8 @@ impl Real {
         until("every budget allows an eviction", Duration::from_secs(30), async || {
             Ok(self.kubectl(&healthy).await? == "1 1 1")
         })
-        .await
+        .await?;
+        every_node_answers(&self.addresses().await?, 30080).await
     }
 
     /// Whether every pod of the workloads is ready.

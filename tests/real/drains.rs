@@ -15,7 +15,7 @@ use kube::api::ListParams;
 
 use crate::binary;
 use crate::cluster::Real;
-use crate::probe::Probe;
+use crate::probe::{Probe, every_node_answers};
 
 /// The node that is drained, and the one that its pods go to.
 const DRAINED: &str = "worker-1";
@@ -74,8 +74,9 @@ async fn measured(real: &Real, who: &'static str, command: &[String]) -> Result<
     until("both budgets are computed", LIMIT, async || Ok(real.kubectl(&allowed).await? == "2 3")).await?;
     real.kubectl(&["uncordon", OTHER]).await?;
 
-    let probe = Probe::new(Instant::now());
     let addresses = real.addresses().await?;
+    every_node_answers(&addresses, 30081).await?;
+    let probe = Probe::new(Instant::now());
     let (from, began) = (Timestamp::now(), Instant::now());
     let drain = async {
         let (program, args) = command.split_first().ok_or_else(|| Failure::new("there is no command"))?;

@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use evenkeel_devcluster::TestResult;
+use evenkeel_testkit::scenario::until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -96,6 +98,19 @@ impl Probe {
         }
         std::future::pending().await
     }
+}
+
+/// Waits until every node answers on the port: pods are ready a moment before each kube-proxy sends somebody to them.
+pub async fn every_node_answers(nodes: &[Ipv4Addr], port: u16) -> TestResult {
+    until("every node to answer for the Service", Duration::from_secs(30), async || {
+        for node in nodes {
+            if !matches!(tokio::time::timeout(PATIENCE, get((*node, port).into())).await, Ok(Ok(()))) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+    .await
 }
 
 /// One request on a connection of its own, as the least patient clients make them.
