@@ -28,7 +28,13 @@ pub async fn upgrades_by_hand(real: &Real) -> TestResult {
     let nodes = [of("cp", size.control_planes), of("worker", size.workers)].concat();
     let beside = Beside::new();
     let (from, began) = (Timestamp::now(), Instant::now());
-    beside.during(real, async || by_hand(&nodes, began).await).await?;
+    let mut workers = Duration::ZERO;
+    beside
+        .during(real, async || {
+            workers = by_hand(&nodes, began).await?;
+            Ok(())
+        })
+        .await?;
     let seconds = began.elapsed().as_secs_f64();
     until("every pod is ready again", Duration::from_mins(2), async || real.pods_are_ready().await).await?;
     assert_eq!(observer::at_rest(real, &[]).await?, Vec::<String>::new());
@@ -48,8 +54,9 @@ pub async fn upgrades_by_hand(real: &Real) -> TestResult {
         println!("{line}");
     }
     let figures = Figures {
-        who: "a person",
+        who: table::PERSON,
         seconds,
+        workers_seconds: seconds - workers.as_secs_f64(),
         requests: asked.len(),
         evictions,
         refused,
@@ -61,8 +68,8 @@ pub async fn upgrades_by_hand(real: &Real) -> TestResult {
     Ok(())
 }
 
-/// Runs the script to its end, and prints which step begins when.
-async fn by_hand(nodes: &[String], began: Instant) -> TestResult {
+/// Runs the script to its end, and prints which step begins when. Returns when the first worker's did.
+async fn by_hand(nodes: &[String], began: Instant) -> Result<Duration, Failure> {
     let mut script = tokio::process::Command::new("sh");
     script.arg(root("tests/real/by-hand.sh")).arg(TO).args(nodes).kill_on_drop(true);
     let mut running = script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -70,22 +77,25 @@ async fn by_hand(nodes: &[String], began: Instant) -> TestResult {
         return Err(Failure::new("the script has no output"));
     };
     let steps = async {
-        let mut lines = BufReader::new(stdout).lines();
+        let (mut lines, mut workers) = (BufReader::new(stdout).lines(), None);
         while let Some(line) = lines.next_line().await? {
             if let Some(step) = line.strip_prefix("--- ") {
                 println!("{:>5.0} s  {step}", began.elapsed().as_secs_f64());
+                if step.starts_with("worker-") {
+                    workers.get_or_insert(began.elapsed());
+                }
             }
         }
-        Ok::<_, std::io::Error>(())
+        Ok::<_, std::io::Error>(workers)
     };
     let complaints = async {
         let mut complaints = String::new();
         stderr.read_to_string(&mut complaints).await.map(|_| complaints)
     };
     let ended = async { tokio::try_join!(steps, complaints, running.wait()) };
-    let ((), complaints, status) = tokio::time::timeout(LIMIT, ended).await??;
+    let (workers, complaints, status) = tokio::time::timeout(LIMIT, ended).await??;
     if status.success() {
-        return Ok(());
+        return workers.ok_or_else(|| Failure::new("the script moved no worker"));
     }
     let last: Vec<_> = complaints.lines().rev().take(12).collect();
     let last: Vec<_> = last.into_iter().rev().collect();
