@@ -1,7 +1,7 @@
 //! A background cluster of one test, driven through the program `devcluster` as a person drives it.
 //!
 //! Belongs here: running its commands, and ending the cluster whatever happens. Never here: what a test asks of the
-//! cluster. Invariant: a test that failed leaves no cluster behind.
+//! cluster. Invariant: a test that failed leaves no cluster behind, and one that was interrupted no cluster of real nodes.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 use crate::error::Failure;
+use crate::real::OWNER;
 
 /// A cluster with a name of its own and records that nobody else sees.
 pub struct Lab {
@@ -40,6 +41,7 @@ impl Lab {
         let mut command = Command::new(&self.program);
         command.args([subcommand, "--name", &self.name]).args(args).stdin(Stdio::null());
         command.env("XDG_RUNTIME_DIR", self.records.path());
+        command.env(OWNER, std::process::id().to_string());
         command
     }
 

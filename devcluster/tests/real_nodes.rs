@@ -13,6 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_devcluster::lab::{self, said};
+use evenkeel_devcluster::real::OWNER;
 use evenkeel_devcluster::{Failure, TestResult, V1_36, V1_37};
 use serde_json::Value;
 
@@ -64,8 +65,14 @@ impl Lab {
 
     /// Starts a cluster in the background and waits until a node of it runs processes.
     fn start_up(&self) -> Result<Child, Failure> {
+        self.start_up_of(std::process::id())
+    }
+
+    /// The same of a cluster that ends with the process of this number.
+    fn start_up_of(&self, owner: u32) -> Result<Child, Failure> {
         let child = self
             .command("up", &["--real", "--workers", "0"])
+            .env(OWNER, owner.to_string())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
@@ -359,6 +366,18 @@ fn nothing_is_left_when_the_cluster_is_killed() -> TestResult {
     let (_, inner) = lab.processes()?;
     kill(inner)?;
     // Whoever keeps the cluster notices by itself, and `up` says that it failed.
+    assert!(!up.wait()?.success());
+    lab.nothing_is_left()
+}
+
+#[test]
+#[ignore = "real nodes: root; run it with `make e2e-real`"]
+fn nothing_is_left_when_who_began_it_is_gone() -> TestResult {
+    let lab = Lab::new("e2e-owned")?;
+    let mut owner = Command::new("sleep").arg("600").spawn()?;
+    let mut up = lab.start_up_of(owner.id())?;
+    owner.kill()?;
+    owner.wait()?;
     assert!(!up.wait()?.success());
     lab.nothing_is_left()
 }

@@ -24,4 +24,4 @@ mod repository;
 pub use cluster::{RealCluster, RealPlan, in_namespace};
 pub use inner::Inner;
 pub use inside::{enter, init};
-pub use keep::{check, keep};
+pub use keep::{OWNER, check, keep};
