@@ -33,15 +33,17 @@ pub(super) enum ToOpen<'a> {
 /// Whether `opening`, which nothing else keeps from being opened, may be opened now. The error is what it waits for.
 pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(), NotOpened> {
     failures(round)?;
-    zones::allow_anything(round)?;
     let moves = match opening {
         ToOpen::Step(components) => components,
         ToOpen::Node(..) => &[Component::Kubelet],
     };
     let needs = in_time(round, moves)?;
-    if let ToOpen::Node(node, group) = opening {
-        of_node(round, node, group)?;
-        avoid::has_a_place(round, node, needs)?;
+    match opening {
+        ToOpen::Step(_) => zones::allow_anything(round)?,
+        ToOpen::Node(node, group) => {
+            of_node(round, node, group)?;
+            avoid::has_a_place(round, node, needs)?;
+        }
     }
     if round.tried == Tried::NotAll {
         return Err(NotOpened::Trial);

@@ -26,6 +26,7 @@ mod trial;
 mod unreadable;
 mod vendors;
 mod whose_turn;
+mod zones;
 
 use std::sync::Arc;
 
