@@ -11,6 +11,7 @@ mod figures;
 mod foretell;
 mod read_upgrade;
 mod stored;
+mod unseen;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,19 +39,18 @@ use self::complaints::Complaints;
 use self::figures::{counts, label};
 use self::foretell::Forecasts;
 use self::read_upgrade::{DecidableUpgrade, ReadUpgrade};
+use self::unseen::UnseenSince;
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, dropped, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
-use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, decode_parts, upgrade};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
-use crate::observe::fold::{SyncState, Unseen};
+use crate::observe::fold::Unseen;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
 use crate::observe::{Observer, Trouble};
 
-/// How long something may be unseen before the status of the upgrades says so.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// At most one decision in this time: what changes together is seen together.
 const BETWEEN_DECISIONS: Duration = Duration::from_millis(50);
 /// At most one status write per upgrade in this time, where another reason is to be told.
@@ -100,9 +100,7 @@ struct UpgradesKept {
     complaint: String,
     complaints: Complaints,
     /// Since when something has been out of sight.
-    unseen: Option<Instant>,
-    /// Since when it has been although the upgrades are in sight.
-    unseen_beside_upgrades: Option<Instant>,
+    unseen: Option<UnseenSince>,
     /// The lines about ClusterUpgrades that cannot be read, which the log has already.
     unread_upgrades: Vec<String>,
     /// The same of `NodeUpgrades`.
@@ -218,33 +216,6 @@ impl Driver<'_> {
     fn fails(&self, kept: &mut UpgradesKept, reason: Reason) {
         kept.failed = true;
         self.metrics.reconcile_failed(Controller::Upgrade, reason);
-    }
-
-    /// Writes into the status of each upgrade that is neither complete nor suspended why nothing is decided, once that
-    /// has lasted for [`PATIENCE`] while upgrades are seen. A watch that breaks with its kube-apiserver is open again within a
-    /// second or two, and where that was away for long, within as much of the first watch that is.
-    async fn tell_unseen(&self, kept: &mut UpgradesKept, unseen: &Unseen) {
-        kept.unseen.get_or_insert_with(Instant::now);
-        if self.upgrades.state() != SyncState::Synced {
-            kept.unseen_beside_upgrades = None;
-            return;
-        }
-        let since = *kept.unseen_beside_upgrades.get_or_insert_with(Instant::now);
-        if since.elapsed() < PATIENCE {
-            kept.again = Some(since + PATIENCE);
-            return;
-        }
-        let read =
-            |stored: &Arc<DynamicObject>| decode_parts::<ClusterUpgrade>(stored, &["spec", "status"]).ok();
-        for object in self.upgrades.list().iter().filter_map(read) {
-            let complete = object.status.as_ref().is_some_and(|status| status.completion_time.is_some());
-            // One that is suspended does nothing, whatever is seen.
-            if !complete && !object.spec.suspend && upgrade::validate(&object, &kept.executors).is_ok() {
-                let status =
-                    upgrade::status_of_unseen(&object, &unseen.line, unseen.refused, self.clock.now());
-                self.tell(kept, &object, status).await;
-            }
-        }
     }
 
     /// Updates from the watch which Jobs of executors exist, and drops refusals that are over.

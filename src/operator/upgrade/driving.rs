@@ -1,23 +1,27 @@
 //! The upgrades' part of the common loop: how a look is taken and told of.
 //!
-//! Here belongs what [`crate::drive`] asks of whoever it drives; what a look does belongs to the parent module. The
+//! Here belongs what [`crate::drive`] asks of whoever it drives; what a look does, where it sees everything, belongs to the parent module. The
 //! invariant: no failure ends the loop.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
+use kube::core::DynamicObject;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::metrics::{Controller, Reason, ReconcileOutcome};
-use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, PATIENCE, UpgradesKept};
+use super::unseen::UnseenSince;
+use super::{AT_LEAST, BETWEEN_DECISIONS, Driver, UpgradesKept};
 use crate::act::Outcome;
+use crate::api::{ClusterUpgrade, decode_parts, upgrade};
 use crate::drive::{Driven, Interrupt, NextLook, drive};
-use crate::observe::fold::Unseen;
+use crate::observe::fold::{SyncState, Unseen};
 
 /// The driver, with what it keeps between two looks.
 struct Driving<'a> {
@@ -40,17 +44,13 @@ impl Driven for Driving<'_> {
         let (look_at, outcome) = match driver.once(kept).await {
             Ok(looked) => {
                 kept.complaint.clear();
-                (kept.unseen, kept.unseen_beside_upgrades) = (None, None);
+                kept.unseen = None;
                 let outcome = if looked.failed { ReconcileOutcome::Error } else { ReconcileOutcome::Ok };
                 (looked.again_at, outcome)
             }
             Err(unseen) => {
                 kept.sees = false;
                 driver.tell_unseen(kept, &unseen).await;
-                if unseen.line != kept.complaint && is_news(&unseen, kept.unseen) {
-                    tracing::warn!(problem = unseen.line, "upgrades wait");
-                    kept.complaint = unseen.line;
-                }
                 driver.metrics.reconcile_failed(Controller::Upgrade, Reason::NotReady);
                 (None, ReconcileOutcome::Error)
             }
@@ -82,12 +82,35 @@ impl Driver<'_> {
         let stopped = stream::once(stop.cancelled_owned());
         let Ok(_) = drive(&mut driving, &changes, BETWEEN_DECISIONS, stopped).await;
     }
-}
 
-/// Whether a person is told of what has been `unseen` since then. A first list that is on its way, or a watch that is
-/// opened again, ends by itself in a moment.
-fn is_news(unseen: &Unseen, since: Option<Instant>) -> bool {
-    unseen.refused || since.is_some_and(|since| since.elapsed() >= PATIENCE)
+    /// Logs why nothing is decided, once, and writes it into the status of each upgrade that is neither complete nor
+    /// suspended; both when it does not pass by itself. What only a person changes is logged at once.
+    async fn tell_unseen(&self, kept: &mut UpgradesKept, unseen: &Unseen) {
+        let since = UnseenSince::goes_on(kept.unseen, self.upgrades.state() == SyncState::Synced);
+        kept.unseen = Some(since);
+        if kept.complaint != unseen.line && since.is_news(unseen.refused) {
+            tracing::warn!(problem = unseen.line, "upgrades wait");
+            kept.complaint.clone_from(&unseen.line);
+        }
+        if let Some(until) = since.passes_until() {
+            kept.again = Some(until);
+            return;
+        }
+        if !since.beside_upgrades {
+            return;
+        }
+        let read =
+            |stored: &Arc<DynamicObject>| decode_parts::<ClusterUpgrade>(stored, &["spec", "status"]).ok();
+        for object in self.upgrades.list().iter().filter_map(read) {
+            let complete = object.status.as_ref().is_some_and(|status| status.completion_time.is_some());
+            // One that is suspended does nothing, whatever is seen.
+            if !complete && !object.spec.suspend && upgrade::validate(&object, &kept.executors).is_ok() {
+                let status =
+                    upgrade::status_of_unseen(&object, &unseen.line, unseen.refused, self.clock.now());
+                self.tell(kept, &object, status).await;
+            }
+        }
+    }
 }
 
 /// How long to sleep if nothing changes: until the earlier of `look_at` and `again`, and at most [`AT_LEAST`].
@@ -95,19 +118,4 @@ fn wait_until(look_at: Option<Timestamp>, again: Option<Instant>, now: Timestamp
     let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
     let again = again.map(|at| at.saturating_duration_since(Instant::now()));
     look_at.map(until).into_iter().chain(again).min().unwrap_or(AT_LEAST).min(AT_LEAST)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn what_ends_by_itself_in_a_moment_is_no_news() {
-        let unseen = |refused| Unseen { line: "the first list is not complete yet".to_owned(), refused };
-        let begun = Some(Instant::now());
-        assert!(!is_news(&unseen(false), begun) && !is_news(&unseen(false), None));
-        assert!(is_news(&unseen(true), begun), "only a person changes that");
-        tokio::time::advance(PATIENCE).await;
-        assert!(is_news(&unseen(false), begun));
-    }
 }

@@ -88,7 +88,7 @@ impl Driver<'_> {
         let of = &stored.metadata;
         match write::<ClusterUpgrade>(&self.effects, &self.authority, FIELD_MANAGER, of, &status).await {
             Ok(written) => {
-                // What it said before cannot be read either; that it is told why is new all the same.
+                // A line is written only where it is another one, so that it is news whatever was said before.
                 kept.announced.announce(&self.hands, None, &written, &said);
                 self.upgrades.apply_own(written);
             }

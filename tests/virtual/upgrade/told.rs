@@ -229,8 +229,8 @@ fn an_upgrade_says_one_thing_wherever_it_is_told() {
     assert_eq!(failed, []);
 }
 
-/// Each watch meets the server's return by itself: one of them fails some more, when the others work already. That is no reason
-/// to call the cluster unseen, however long the server was away.
+/// Of the watches of a server that was away and is back, one may fail a few times more while the others work. Nobody is told then
+/// that the cluster is not seen, however long the server was away.
 #[test]
 fn a_server_that_is_back_is_no_cluster_that_is_not_seen() {
     story("", "Automatic", async |story| {
