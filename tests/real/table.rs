@@ -56,8 +56,8 @@ fn kept(path: &Path, figures: &Figures, now: Timestamp) -> Result<BTreeMap<Strin
     };
     let Figures { who, seconds, workers_seconds, requests, evictions, refused, asked, violations } = figures;
     let columns = json!({
-        "wall s": seconds.round(), "workers s": workers_seconds.round(), "requests": requests, "evictions": evictions, "429": refused,
-        "asked": asked.sent, "lost": asked.lost.len(), "violations": violations, "measured": now.to_string(),
+        "wall s": seconds.round(), "workers s": workers_seconds.round(), "requests": requests,
+        "evictions": evictions, "429": refused, "asked": asked.sent, "lost": asked.lost.len(), "violations": violations, "measured": now.to_string(),
     });
     known.insert((*who).to_owned(), columns);
     std::fs::write(path, serde_json::to_string(&known)?)?;

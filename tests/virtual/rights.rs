@@ -1,10 +1,11 @@
 //! Whether the roles that are shipped allow what the operator asks for: the virtual cluster itself asks nobody who he is.
 //!
 //! Here belongs how a role is read and what it allows, as the RBAC authorizer has it: a request is allowed if one rule of
-//! one role allows it. The rules of Evenkeel name everything, so that `*` is not understood. Invariant: a request that the
-//! roles do not allow is never passed over.
+//! one role that is bound to who asks allows it. The rules of Evenkeel name everything, so that `*` is not understood. Never here:
+//! paths that are no resource, which `tests/limits` asks a real server for. Invariant: a request for a resource that the roles
+//! do not allow is never passed over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use evenkeel_sim::faults::Call;
@@ -12,25 +13,39 @@ use serde::Deserialize;
 
 use super::campaign::Wrong;
 
-const REPORTER: &[&str] = &[include_str!("../../config/default/reporter.yaml")];
-/// Applied with the reporter's, because an upgrader is a reporter too: `config/upgrade/kustomization.yaml` binds both. Whether
-/// a pod may be deleted is for who sees the policy; a gate may be read where it is the one of the sample.
-const UPGRADER: &[&str] = &[
-    REPORTER[0],
+/// The files with roles. Two of them are optional: with the one pods may be deleted, and only under `onTimeout: Force` they are,
+/// which the watcher of an upgrade checks; with the other the gate of these runs may be read.
+const FILES: [&str; 4] = [
+    include_str!("../../config/default/reporter.yaml"),
     include_str!("../../config/upgrade/upgrader.yaml"),
     include_str!("../../config/force/force.yaml"),
     include_str!("../../config/gates/reader.yaml"),
 ];
+const REPORTER: &str = "evenkeel-reporter";
+const UPGRADER: &str = "evenkeel-upgrader";
+/// `config/upgrade/kustomization.yaml` binds the upgrader, too, where a binding has this label.
+const OF_REPORTERS: (&str, &str) = ("evenkeel.dev/role", "reporter");
 
 /// An object of those files, as far as it says who may do what.
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
 struct Manifest {
     kind: String,
     metadata: Metadata,
     rules: Vec<Rule>,
     role_ref: Metadata,
+    subjects: Vec<Metadata>,
+}
+
+impl Manifest {
+    /// Whether it gives its role to this account.
+    fn binds(&self, account: &str) -> bool {
+        let (label, value) = OF_REPORTERS;
+        let of_reporters = self.metadata.labels.get(label).is_some_and(|of| of == value);
+        self.kind.ends_with("RoleBinding")
+            && (self.subjects.iter().any(|subject| subject.name == account)
+                || (of_reporters && account == UPGRADER))
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -38,6 +53,7 @@ struct Manifest {
 struct Metadata {
     name: String,
     namespace: Option<String>,
+    labels: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize, Default, Clone)]
@@ -64,13 +80,13 @@ struct Asked<'a> {
 struct Rights(Vec<(Option<String>, Rule)>);
 
 impl Rights {
-    /// The rules of all roles in these files that a binding of the same files names.
-    fn of(files: &[&str]) -> Self {
-        let documents = files.iter().flat_map(|file| file.split("\n---\n"));
+    /// The rules of all roles that are bound to this account.
+    fn of(account: &str) -> Self {
+        let documents = FILES.iter().flat_map(|file| file.split("\n---\n"));
         let manifests: Vec<Manifest> =
             documents.map(|document| serde_saphyr::from_str(document).unwrap()).collect();
         let mut rights = Vec::new();
-        for binding in manifests.iter().filter(|of| of.kind.ends_with("RoleBinding")) {
+        for binding in manifests.iter().filter(|of| of.binds(account)) {
             let role = manifests.iter().find(|of| {
                 of.kind == binding.kind.trim_end_matches("Binding")
                     && of.metadata.name == binding.role_ref.name

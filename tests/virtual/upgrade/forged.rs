@@ -217,6 +217,17 @@ fn invariant_3_a_pod_is_deleted_or_asked_without_its_uid() {
 }
 
 #[test]
+fn a_request_that_no_role_allows() {
+    let (wrong, _) = virtually(async || {
+        let stage = Stage::begin("").await;
+        stage.cluster.faults().record();
+        stage.forger.list("/api/v1/namespaces/shop/secrets").await;
+        asked_well(&stage.cluster.faults().record())
+    });
+    assert_eq!(wrong, ["no shipped role allows: list secrets shop"]);
+}
+
+#[test]
 fn invariant_3_a_deletion_before_the_deadline_or_of_a_node_that_does_not_drain() {
     let deletes = |state: &'static str, after: u64, on_timeout: &'static str| {
         said(async |stage| {
