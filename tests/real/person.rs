@@ -5,7 +5,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use evenkeel_devcluster::{Failure, TestResult};
+use evenkeel_devcluster::{AuditEntry, Failure, TestResult};
 use evenkeel_testkit::observer;
 use evenkeel_testkit::scenario::{TO, root, until};
 use evenkeel_testkit::watched::Watched as _;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 use crate::Beside;
 use crate::cluster::Real;
-use crate::table::{self, Figures};
+use crate::table::{self, Figures, left_workers};
 
 /// Twice what it takes on three control planes.
 const LIMIT: Duration = Duration::from_mins(25);
@@ -28,23 +28,15 @@ pub async fn upgrades_by_hand(real: &Real) -> TestResult {
     let nodes = [of("cp", size.control_planes), of("worker", size.workers)].concat();
     let beside = Beside::new();
     let (from, began) = (Timestamp::now(), Instant::now());
-    let mut workers = Duration::ZERO;
-    beside
-        .during(real, async || {
-            workers = by_hand(&nodes, began).await?;
-            Ok(())
-        })
-        .await?;
+    beside.during(real, async || by_hand(&nodes, began).await).await?;
     let seconds = began.elapsed().as_secs_f64();
     until("every pod is ready again", Duration::from_mins(2), async || real.pods_are_ready().await).await?;
     assert_eq!(observer::at_rest(real, &[]).await?, Vec::<String>::new());
     assert_eq!(real.kubelets_at(TO).await?, u64::try_from(nodes.len())?);
 
     let log = real.audit_log()?;
-    let asked: Vec<_> = log
-        .iter()
-        .filter(|entry| entry.user_agent.starts_with("kubectl") && entry.received >= from)
-        .collect();
+    let of_person = |entry: &AuditEntry| entry.user_agent.starts_with("kubectl") && entry.received >= from;
+    let asked: Vec<_> = log.iter().filter(|entry| of_person(entry)).collect();
     let refused = asked.iter().filter(|entry| entry.subresource == "eviction" && entry.code == 429).count();
     let evictions = asked.iter().filter(|entry| entry.subresource == "eviction" && entry.code < 300).count();
     let (asked_of_service, violations) = (beside.probe.asked(), beside.observer.seen().violations);
@@ -56,7 +48,7 @@ pub async fn upgrades_by_hand(real: &Real) -> TestResult {
     let figures = Figures {
         who: table::PERSON,
         seconds,
-        workers_seconds: seconds - workers.as_secs_f64(),
+        leaving_seconds: left_workers(&log, of_person).seconds,
         requests: asked.len(),
         evictions,
         refused,
@@ -68,8 +60,8 @@ pub async fn upgrades_by_hand(real: &Real) -> TestResult {
     Ok(())
 }
 
-/// Runs the script to its end, and prints which step begins when. Returns when the first worker's did.
-async fn by_hand(nodes: &[String], began: Instant) -> Result<Duration, Failure> {
+/// Runs the script to its end, and prints which step begins when.
+async fn by_hand(nodes: &[String], began: Instant) -> TestResult {
     let mut script = tokio::process::Command::new("sh");
     script.arg(root("tests/real/by-hand.sh")).arg(TO).args(nodes).kill_on_drop(true);
     let mut running = script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -77,25 +69,22 @@ async fn by_hand(nodes: &[String], began: Instant) -> Result<Duration, Failure> 
         return Err(Failure::new("the script has no output"));
     };
     let steps = async {
-        let (mut lines, mut workers) = (BufReader::new(stdout).lines(), None);
+        let mut lines = BufReader::new(stdout).lines();
         while let Some(line) = lines.next_line().await? {
             if let Some(step) = line.strip_prefix("--- ") {
                 println!("{:>5.0} s  {step}", began.elapsed().as_secs_f64());
-                if step.starts_with("worker-") {
-                    workers.get_or_insert(began.elapsed());
-                }
             }
         }
-        Ok::<_, std::io::Error>(workers)
+        Ok::<_, std::io::Error>(())
     };
     let complaints = async {
         let mut complaints = String::new();
         stderr.read_to_string(&mut complaints).await.map(|_| complaints)
     };
     let ended = async { tokio::try_join!(steps, complaints, running.wait()) };
-    let (workers, complaints, status) = tokio::time::timeout(LIMIT, ended).await??;
+    let ((), complaints, status) = tokio::time::timeout(LIMIT, ended).await??;
     if status.success() {
-        return workers.ok_or_else(|| Failure::new("the script moved no worker"));
+        return Ok(());
     }
     let last: Vec<_> = complaints.lines().rev().take(12).collect();
     let last: Vec<_> = last.into_iter().rev().collect();

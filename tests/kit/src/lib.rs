@@ -9,6 +9,7 @@
 mod binary;
 pub mod golden;
 pub mod lease;
+pub mod leaving;
 pub mod observer;
 pub mod operator;
 pub mod requests;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_devcluster::AuditEntry;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::lease::{Leading, leading};
 
@@ -68,6 +69,8 @@ pub fn of(log: &[AuditEntry], user: &str) -> (Requests, Vec<String>) {
 #[derive(Default, Debug, Clone)]
 pub struct Cost {
     pub seconds: f64,
+    /// Of that, with nodes that were given to their executors, one after the other.
+    pub executors: f64,
     /// Everything that was asked.
     pub all: usize,
     /// Of that, what nobody would have asked without an upgrade.
@@ -78,6 +81,8 @@ pub struct Cost {
     pub statuses: BTreeMap<String, usize>,
     /// What was asked for the upgrade, by kind.
     pub kinds: BTreeMap<String, usize>,
+    /// What moved the pods and the claims meanwhile, whoever did it, a line each.
+    pub moves: Vec<String>,
 }
 
 /// What `user` asked from its first write about a claim of a worker's kubelet to its last one; nothing where there is none.
@@ -89,7 +94,22 @@ pub fn of_workers(log: &[AuditEntry], user: &str) -> Option<Cost> {
     let first = of_workers().map(|entry| entry.received).min()?;
     let last = of_workers().map(|entry| entry.received).max()?;
     let mut cost = Cost { seconds: last.duration_since(first).as_secs_f64(), ..Cost::default() };
-    for entry in own().filter(|entry| (first..=last).contains(&entry.received)) {
+    let mut claims: BTreeMap<&str, Vec<Timestamp>> = BTreeMap::new();
+    for entry in of_workers().filter(|entry| entry.subresource == "status") {
+        claims.entry(&entry.name).or_default().push(entry.received);
+    }
+    for times in claims.values_mut() {
+        times.sort();
+        // The last one says that the node is upgraded, the one before that its executor may work.
+        if let [.., given, upgraded] = times[..] {
+            cost.executors += upgraded.duration_since(given).as_secs_f64();
+        }
+    }
+    let meanwhile = |entry: &&AuditEntry| (first..=last).contains(&entry.received);
+    let mut moves: Vec<&AuditEntry> = log.iter().filter(|entry| meanwhile(entry) && is_move(entry)).collect();
+    moves.sort_by_key(|entry| entry.received);
+    cost.moves = moves.into_iter().map(|entry| moved(entry, entry.received.duration_since(first))).collect();
+    for entry in own().filter(meanwhile) {
         cost.all += 1;
         let eviction = entry.subresource == "eviction";
         cost.evictions += usize::from(eviction && (200..300).contains(&entry.code));
@@ -103,6 +123,22 @@ pub fn of_workers(log: &[AuditEntry], user: &str) -> Option<Cost> {
         }
     }
     Some(cost)
+}
+
+/// Whether it is about where a pod is, or a claim: evictions, where the scheduler sends pods, their end by their kubelet.
+fn is_move(entry: &AuditEntry) -> bool {
+    let of_pod =
+        matches!((&*entry.verb, &*entry.subresource), ("create", "eviction" | "binding") | ("delete", ""));
+    entry.resource == "pods" && of_pod || entry.resource == "nodeupgrades" && entry.is_write()
+}
+
+/// One line: when, counted from the beginning, who did what, and a refusal.
+fn moved(entry: &AuditEntry, since: SignedDuration) -> String {
+    let AuditEntry { user, namespace, name, code, .. } = entry;
+    let refused = if *code < 300 { String::new() } else { format!(": {code}") };
+    let (seconds, who) = (since.as_secs_f64(), user.rsplit(':').next().unwrap_or(user));
+    let of = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    format!("{seconds:>7.1} s  {who}: {} {of}{name}{refused}", kind(entry))
 }
 
 /// The verb and what it is about.
@@ -144,14 +180,31 @@ mod tests {
             eviction(12, 429),
             entry(13, "a", "update", "leases"),
             entry(13, "a", "get", ""),
+            AuditEntry {
+                user: "system:node:worker-1".to_owned(),
+                code: 200,
+                ..entry(13, "", "delete", "pods")
+            },
             AuditEntry { user: "somebody".to_owned(), ..entry(14, "", "get", "pods") },
+            of_worker(12),
             of_worker(30),
             entry(31, "a", "list", "nodes"),
         ];
         let cost = of_workers(&log, "up").unwrap_or_default();
         assert!((cost.seconds - 20.0).abs() < 0.01, "{cost:?}");
-        assert_eq!((cost.all, cost.for_upgrade, cost.evictions, cost.refused), (6, 4, 1, 1), "{cost:?}");
-        assert_eq!(cost.statuses, BTreeMap::from([("nodeupgrades".to_owned(), 2)]));
+        assert!((cost.executors - 18.0).abs() < 0.01, "{cost:?}");
+        assert_eq!((cost.all, cost.for_upgrade, cost.evictions, cost.refused), (7, 5, 1, 1), "{cost:?}");
+        assert_eq!(cost.statuses, BTreeMap::from([("nodeupgrades".to_owned(), 3)]));
+        let moves: Vec<&str> = cost.moves.iter().map(String::as_str).collect();
+        let expected = [
+            "    0.0 s  up: patch nodeupgrades/status to.kubelet.worker-1",
+            "    1.0 s  up: create pods/eviction x",
+            "    2.0 s  up: create pods/eviction x: 429",
+            "    2.0 s  up: patch nodeupgrades/status to.kubelet.worker-1",
+            "    3.0 s  worker-1: delete pods x",
+            "   20.0 s  up: patch nodeupgrades/status to.kubelet.worker-1",
+        ];
+        assert_eq!(moves, expected);
         assert!(of_workers(&log[..1], "up").is_none());
     }
 }
