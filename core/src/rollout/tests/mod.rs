@@ -19,6 +19,7 @@ mod places;
 mod plane;
 mod pods;
 mod queue;
+mod recreated;
 mod refused_writes;
 mod replaced;
 mod silent;
@@ -462,30 +463,6 @@ fn a_failed_executor_stops_the_control_plane_and_parks_only_its_node() {
     toy.run_to_the_end(3000);
     assert_eq!(toy.phase(), UpgradePhase::ControlPlaneFailed);
     assert!(toy.claims.iter().all(|c| c.subject.component == Component::KubeApiserver));
-}
-
-#[test]
-fn a_node_re_created_under_its_name_is_another_node() {
-    let mut toy = Toy::new(2, 1);
-    toy.deploy("slow", 2, 1);
-    toy.lingers = 1000;
-    let node = first_draining(&mut toy);
-    let fresh = crate::fixture::node(&node, "v1.36.4");
-    toy.cluster.set_node(crate::cluster::Node { uid: "another".into(), ..fresh });
-    toy.tick();
-    let of_old =
-        |toy: &Toy| toy.claims.iter().any(|c| c.subject.node == node && *c.subject.node_uid != *"another");
-    assert!(!of_old(&toy), "the claim on the old node is void");
-}
-
-#[test]
-fn what_was_done_to_a_node_says_nothing_of_the_next_one_of_its_name() {
-    let mut toy = Toy::new(2, 1);
-    toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
-    let done = toy.claims.iter().find(|claim| claim.is_of_kubelet()).unwrap().subject.node.clone();
-    let fresh = crate::fixture::node(&done, "v1.36.4");
-    toy.cluster.set_node(crate::cluster::Node { uid: "another".into(), ..fresh });
-    assert!(toy.status().parked.is_empty(), "it did not go back: {:?}", toy.status().parked);
 }
 
 #[test]
