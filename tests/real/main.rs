@@ -28,7 +28,7 @@ use evenkeel_devcluster::lab::Lab;
 use evenkeel_devcluster::{Failure, TestResult};
 use evenkeel_testkit::observer::{self, Observer, Seen};
 use evenkeel_testkit::requests::{self, Cost, Requests};
-use evenkeel_testkit::scenario::{FROM, OPERATOR_USER, TO, root, until};
+use evenkeel_testkit::scenario::{FROM, OPERATOR_USER, TO, answered, root, until};
 use evenkeel_testkit::watched::Watched as _;
 use evenkeel_testkit::working::idle_evictions;
 use k8s_openapi::jiff::Timestamp;
@@ -212,15 +212,14 @@ async fn in_the_middle(real: &Real, several: bool) -> TestResult {
         Ok(whole && if several { ahead } else { report["server"] == TO })
     })
     .await?;
-    let mut both = reports(real, "in the middle").await?;
+    let mut read = None;
     // A component that restarts in between is not seen by the second one.
-    for _ in 0..5 {
-        if both.iter().all(|report| report::midway(report, FROM, TO, size).is_empty()) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        both = reports(real, "in the middle, once more").await?;
-    }
+    let _late = until("both reports show all of it", Duration::from_secs(20), async || {
+        let both = read.insert(reports(real, "in the middle").await?);
+        Ok(both.iter().all(|report| report::midway(report, FROM, TO, size).is_empty()))
+    })
+    .await;
+    let both = read.ok_or_else(|| Failure::new("no report could be read while a node was upgraded"))?;
     let [written, made] = &both;
     assert_eq!(report::midway(written, FROM, TO, size), Vec::<String>::new(), "the operator's report");
     assert_eq!(report::midway(made, FROM, TO, size), Vec::<String>::new(), "the program's report");
@@ -343,7 +342,7 @@ async fn brought_even(real: &Real) -> TestResult {
             real.apply_text("upgrade.yaml", &sample()?).await?;
             in_the_middle(real, several).await?;
             // Before the first node is drained: a pod takes its log along.
-            warned(&real.warnings().await?);
+            warned(&answered(async || real.warnings().await).await?);
             reaches(real, "Completed", UPGRADE_LIMIT).await
         })
         .await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use evenkeel_devcluster::control::{self, Order};
 use evenkeel_devcluster::session::Session;
 use evenkeel_devcluster::{Failure, TestResult};
-use evenkeel_testkit::scenario::until;
+use evenkeel_testkit::scenario::{answered, until};
 use evenkeel_testkit::watched::Watched as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
@@ -100,8 +100,8 @@ fn works(pod: &Pod) -> bool {
 /// Takes the power of a node for some seconds while it is busy; afterwards the machine has another boot id, and no executor
 /// that worked on it has ended well.
 pub async fn fails(real: &Real, beside: &Beside, node: &str, busy: Busy) -> Result<Outage, Failure> {
-    let before = boot_id_if_ready(real, node).await?;
-    let mut pods = busy.pods(real, node).await?;
+    let before = answered(async || boot_id_if_ready(real, node).await).await?;
+    let mut pods = answered(async || busy.pods(real, node).await).await?;
     let from = beside.began.elapsed();
     let socket = Session::named(&std::env::var(CLUSTER)?)?.socket();
     let order = Order::PowerCycle { node: node.to_owned(), away: AWAY };
@@ -109,7 +109,7 @@ pub async fn fails(real: &Real, beside: &Beside, node: &str, busy: Busy) -> Resu
     if busy == Busy::Draining {
         // The kubelet cannot say anything any more: what the API has is how it was when the power failed.
         tokio::time::sleep(OFF).await;
-        pods = busy.pods(real, node).await?;
+        pods = answered(async || busy.pods(real, node).await).await?;
         assert!(beside.began.elapsed() < from + Duration::from_secs(AWAY), "{node} was read too late");
     }
     let names: Vec<_> = pods.iter().map(Pod::name_any).collect();

@@ -28,6 +28,9 @@ pub const OPERATOR_USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-
 pub const EXECUTOR_IMAGE: &str =
     "example.test/upgrade-kubelet@sha256:a5a0693ed6293d3b3e6e4d133d14017107c932d1f49e8006af04e8afc8680c08";
 
+/// So long a read may fail while kube-apiservers are replaced.
+const ANSWERS: Duration = Duration::from_secs(6);
+
 pub fn root(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
@@ -99,6 +102,18 @@ pub async fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String, Failure
     Err(Failure::new(format!("kubectl {}: {}", args.join(" "), error.trim())))
 }
 
+/// What `read` answers. It is asked again for a while when it fails: a kube-apiserver that is replaced breaks off what it
+/// was asked, and another one answers, or the same one later. In the end its last error.
+pub async fn answered<T>(read: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
+    let started = Instant::now();
+    loop {
+        match read().await {
+            Err(_) if started.elapsed() < ANSWERS => tokio::time::sleep(Duration::from_millis(100)).await,
+            answer => return answer,
+        }
+    }
+}
+
 /// Waits until `probe` is true. An error is "not yet": apiservers come and go here.
 pub async fn until(
     what: &str,
@@ -120,5 +135,24 @@ pub async fn until(
         // Each probe may be a kubectl, which takes its share of the processor: who waits long need not know at once.
         let pause = (started.elapsed() / 20).clamp(Duration::from_millis(100), Duration::from_secs(1));
         tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_read_that_breaks_off_is_made_again() -> TestResult {
+        let asked = Cell::new(0);
+        let breaks_off_once = async || {
+            asked.set(asked.get() + 1);
+            if asked.get() == 1 { Err(Failure::new("connection closed")) } else { Ok("Ready") }
+        };
+        assert_eq!(answered(breaks_off_once).await?, "Ready");
+        assert_eq!(asked.get(), 2);
+        Ok(())
     }
 }
