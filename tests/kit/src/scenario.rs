@@ -28,8 +28,8 @@ pub const OPERATOR_USER: &str = "system:serviceaccount:evenkeel-system:evenkeel-
 pub const EXECUTOR_IMAGE: &str =
     "example.test/upgrade-kubelet@sha256:a5a0693ed6293d3b3e6e4d133d14017107c932d1f49e8006af04e8afc8680c08";
 
-/// So long a read may fail while kube-apiservers are replaced.
-const ANSWERS: Duration = Duration::from_secs(6);
+/// So long a read that fails is made again. Whoever needs its answer sooner looks at the clock.
+const ASKS_AGAIN: Duration = Duration::from_secs(6);
 
 pub fn root(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -108,7 +108,7 @@ pub async fn answered<T>(read: impl AsyncFn() -> Result<T, Failure>) -> Result<T
     let started = Instant::now();
     loop {
         match read().await {
-            Err(_) if started.elapsed() < ANSWERS => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(_) if started.elapsed() < ASKS_AGAIN => tokio::time::sleep(Duration::from_millis(100)).await,
             answer => return answer,
         }
     }
