@@ -13,8 +13,9 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
 /// What follows without a gap for so long has no end that matters.
 const FAR: SignedDuration = SignedDuration::from_hours(24 * 31);
-/// So many openings are looked at for one that is long enough. Each week has the same ones, but for clocks that are set.
-const OPENINGS: usize = 100;
+/// So many openings are looked at for one that is long enough: all that a week can have, which has the same ones as the next
+/// but for clocks that are set, with 32 windows and the ends of as many freezes.
+const OPENINGS: usize = 300;
 
 /// The time zone of that name, such as `Europe/Berlin`, as this program knows it: it takes no rules from the machine.
 pub fn time_zone(name: &str) -> Option<TimeZone> {

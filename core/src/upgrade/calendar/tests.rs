@@ -204,6 +204,15 @@ fn what_does_not_fit_waits_for_the_next_window_that_is_long_enough() {
     assert_eq!(ask_for(&frozen, "2026-11-23T10:00:00Z", 21), "Mon 2026-11-30 10:00 UTC");
 }
 
+/// However many windows a week has that are too short.
+#[test]
+fn the_one_window_that_is_long_enough_is_found_among_many() {
+    let hours = (0..24).map(|hour| window("UTC", &[], &format!("{hour:02}:00"), 30));
+    let long = window("UTC", &[Weekday::Sunday], "10:00", 360);
+    let all = calendar(&hours.chain([long]).collect::<Vec<_>>(), &[]);
+    assert_eq!(ask_for(&all, "2026-11-29T16:00:00Z", 40), "Sun 2026-12-06 10:00 UTC");
+}
+
 #[test]
 fn what_is_no_time_is_refused() {
     let utc = TimeZone::UTC;
