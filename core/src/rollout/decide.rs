@@ -17,7 +17,7 @@ use super::jobs::Tried;
 use super::leftovers::{forget, goes_with, settle};
 use super::presence::follow;
 use super::refusal_retries::{Withheld, withhold};
-use super::round::{Round, is_approved, release, selected};
+use super::round::{Round, Selected, is_approved, release, selected};
 use super::status::{RoundNotes, UpgradeStatus, status};
 use super::upgrade_phase::UpgradePhase;
 use super::waiting::{WaitReason, Waiting};
@@ -67,13 +67,13 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     });
     let mut unsure: Vec<String> = hidden.iter().map(|why| unanswered(why, &current)).collect();
     unsure.extend(emulated(upgrade, cluster));
-    let stage = current_stage(&stages, &mine, &missing, &unsure);
+    let selected = selected(members, &mine);
+    let stage = current_stage(&stages, (&mine, &selected), &missing, &unsure);
     // Only the last hop ends the upgrade.
     let stage = stage.or_else(|| (!current.last).then_some(Stage::Kubelets));
     let told = told(stages, &current, whole, cluster);
     let approved = is_approved(upgrade, hash.as_deref());
     let policy = upgrade.drain.policy(world.executors);
-    let selected = selected(members, &mine);
     let mut round = Round {
         upgrade,
         hop: &current,
@@ -106,6 +106,9 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     };
     round.excepted = excepted(&round);
     round.excepted.values().map(|by| by.until).min().into_iter().for_each(|until| round.wake(until));
+    if round.may_disrupt && stage == Some(Stage::Kubelets) && planned.refused().is_empty() {
+        next_nodes::halt(&mut round);
+    }
     let away = absence::away(cluster, &missing);
     let mut notes = RoundNotes { from, way, nodes_of_hops, approved, seen, away, ..RoundNotes::default() };
     notes.preflight = planned.refused().to_vec();
@@ -239,10 +242,11 @@ fn emulated(upgrade: &Upgrade, cluster: &Cluster) -> Option<String> {
 }
 
 /// The first stage that is not done; `None` when all are. A stage is done when everything of it that is seen runs the
-/// target, everything that was seen before is seen again, and every claim of it has ended.
+/// target, everything that was seen before is seen again, and every claim of it has ended: that of a node says so, too,
+/// before the upgrade is complete, because nothing is written after that.
 fn current_stage(
     stages: &[StageProgress],
-    mine: &[&Claim],
+    (mine, selected): (&[&Claim], &[Selected<'_>]),
     missing: &[ComponentPlace],
     unsure: &[String],
 ) -> Option<Stage> {
@@ -251,10 +255,14 @@ fn current_stage(
         let absent = |place: &&ComponentPlace| Stage::of(place.component) == Some(of);
         mine.iter().any(|claim| moves(&claim)) || missing.iter().any(|place| absent(&place))
     };
+    let out = |of: &Selected<'_>| {
+        let parked = |claim: &Claim| matches!(claim.state, ClaimState::Parked { .. });
+        of.has_failed() || of.claim.is_some_and(parked)
+    };
     let done = |progress: &StageProgress| match progress.stage {
         Stage::Apiservers => progress.done() && progress.total > 0 && !open(Stage::Apiservers),
         Stage::Controllers => progress.done() && !open(Stage::Controllers) && unsure.is_empty(),
-        Stage::Kubelets => progress.done(),
+        Stage::Kubelets => progress.done() && !selected.iter().any(out),
     };
     stages.iter().find(|progress| !done(progress)).map(|progress| progress.stage)
 }

@@ -13,11 +13,10 @@ use jiff::Timestamp;
 use super::claim::{Blocker, ClaimState};
 use super::group::held_by;
 use super::hold_reason::Exception;
-use super::nodes::{SHOWN_BLOCKERS, what_blocks};
+use super::nodes::{SHOWN_BLOCKERS, lasting_blockers};
 use super::round::{Round, Selected};
 use crate::cluster::{Cluster, Pod};
 use crate::disruption::preflight::{CauseObject, ObjectKind};
-use crate::drain::OnTimeout;
 use crate::upgrade::AcceptedRisk;
 
 /// The nodes that may stay behind in the hop of `round`, by name. A hop that is not the last needs all of its nodes.
@@ -69,16 +68,7 @@ fn exception(round: &Round<'_>, of: &Selected<'_>) -> Option<Exception> {
         Some((ClaimState::Parked { .. }, _)) => &[],
         Some(_) => return None,
     };
-    let forces = round.policy.on_timeout == OnTimeout::Force;
-    let refused = round.batch.admit(&node.name).err().filter(|refused| refused.lasting && !forces);
-    let mut lasting: Vec<Blocker> =
-        what_blocks(round, node).into_iter().filter(|blocker| blocker.lasting).collect();
-    lasting.extend(refused.map(|refused| Blocker {
-        pod: String::new(),
-        budget: Some(refused.budget),
-        reason: refused.reason,
-        lasting: true,
-    }));
+    let lasting = lasting_blockers(round, node);
     accepted(round, if lasting.is_empty() { recorded } else { &lasting })
 }
 

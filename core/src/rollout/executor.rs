@@ -14,10 +14,14 @@ use super::action::Action;
 use super::claim::{AskedExecutor, Claim, ClaimState, Subject};
 use super::jobs::JobState;
 use super::round::{Round, after};
+use crate::cluster::{Phase, Pod};
 use crate::upgrade::Executor;
 
 /// A Job that the server refuses is asked for again for so long; a quota or a webhook may be mended meanwhile.
 const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(2);
+
+/// A Job has a pod within a second or two. One that has none for so long is refused it.
+const NO_POD_FOR: SignedDuration = SignedDuration::from_mins(1);
 
 /// Kubelets report their state again within this time after kube-apiservers were away.
 const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(1);
@@ -76,10 +80,12 @@ pub(super) fn has_ended(round: &Round<'_>, claim: &Claim) -> bool {
 }
 
 /// Whether the Job of `claim`, which was asked at `since`, may still change something on its node, whatever is observed
-/// there: it runs, and its time is not over. If so, this asks for another decision when it is.
+/// there: it runs, or its pod does although somebody deleted the Job, and its time is not over. If so, this asks for another
+/// decision when it is.
 pub(super) fn works_still(round: &mut Round<'_>, claim: &Claim, since: Timestamp) -> bool {
     let until = was_asked(round, claim, since).until;
-    let works = round.job_of(claim) == Some(&JobState::Running) && round.world.now < until;
+    let runs = round.job_of(claim) == Some(&JobState::Running) || running_pod(round, claim).is_some();
+    let works = runs && round.world.now < until;
     if works {
         round.wake(until);
     }
@@ -175,9 +181,18 @@ fn job(
         ),
         (Some(JobState::Running), _) => {
             let failed = || last_words(round, claim).map(|said| format!("its pod {said}"));
-            let pod = pod_waits(round, claim).or_else(failed);
+            let none = || pods_of(round, claim).next().is_none().then(|| no_pod(round));
+            let pod = pod_waits(round, claim).or_else(failed).or_else(none);
             if let Some(why) = too_late(pod.as_deref().unwrap_or("its Job still runs")) {
                 return ExecutorState::Failed(why);
+            }
+            let refused_at = after(since, NO_POD_FOR);
+            let has_pod = pods_of(round, claim).next().is_some();
+            if !has_pod && refused_at <= round.world.now {
+                return ExecutorState::Refused(no_pod(round), deadline(round, claim, since));
+            }
+            if !has_pod {
+                round.wake(refused_at);
             }
             let pod = pod.map_or_else(String::new, |why| format!("; {why}"));
             ExecutorState::Working(format!("waits for the Job that takes {what}{pod}"))
@@ -188,6 +203,12 @@ fn job(
         }
         (None, Some(why)) if round.world.now >= after(since, REFUSED_FOR) => {
             ExecutorState::Failed(format!("its Job is refused: {why}"))
+        }
+        (None, _) if let Some(pod) = running_pod(round, claim) => {
+            let pod = pod.full_name();
+            ExecutorState::Working(format!(
+                "{what}: its Job was deleted, and is made again when its pod {pod} has ended"
+            ))
         }
         (None, refused) => {
             let template = match template(round, claim) {
@@ -229,21 +250,35 @@ fn template(round: &Round<'_>, claim: &Claim) -> Result<Arc<str>, String> {
     Err(format!("its Job has not begun: {why}"))
 }
 
+/// The pods of a claim's Jobs, as far as they are seen.
+fn pods_of<'c>(round: &Round<'c>, claim: &'c Claim) -> impl Iterator<Item = &'c Pod> {
+    // Anybody may put the label on a pod of another namespace.
+    let namespace = round.world.executors;
+    let of_it = move |pod: &&Pod| {
+        *pod.namespace == *namespace && pod.traits().executor_of.as_ref() == Some(&claim.uid)
+    };
+    round.world.cluster.pods_on(&claim.subject.node).filter(of_it)
+}
+
+/// A pod of a claim's Jobs that has not ended.
+fn running_pod<'c>(round: &Round<'c>, claim: &'c Claim) -> Option<&'c Pod> {
+    pods_of(round, claim).find(|pod| pod.phase != Phase::Finished)
+}
+
+/// What is said of a Job without a pod. Who refuses it says so in an event of the Job alone.
+fn no_pod(round: &Round<'_>) -> String {
+    format!("its Job gets no pod; kubectl -n {} describe jobs says why", round.world.executors)
+}
+
 /// Why the pod of a claim's Job does not run, as far as is seen.
 fn pod_waits(round: &Round<'_>, claim: &Claim) -> Option<String> {
-    let mut pods = round.world.cluster.pods_on(&claim.subject.node);
-    let pod = pods.find(|pod| pod.traits().executor_of.as_ref() == Some(&claim.uid) && !pod.ready)?;
+    let pod = pods_of(round, claim).find(|pod| !pod.ready)?;
     let why = pod.traits().waiting.as_ref()?;
     Some(format!("its pod {} waits: {why}", pod.full_name()))
 }
 
 /// What the last pod of a claim's Job that failed said, as far as is seen.
 fn last_words(round: &Round<'_>, claim: &Claim) -> Option<String> {
-    let of_claim = round
-        .world
-        .cluster
-        .pods_on(&claim.subject.node)
-        .filter(|pod| pod.traits().executor_of.as_ref() == Some(&claim.uid));
-    let said = of_claim.filter_map(|pod| Some((pod, pod.traits().last_words.as_ref()?)));
+    let said = pods_of(round, claim).filter_map(|pod| Some((pod, pod.traits().last_words.as_ref()?)));
     said.last().map(|(pod, said)| format!("{} said: {said}", pod.full_name()))
 }

@@ -78,7 +78,8 @@ pub(super) fn forget(round: &mut Round<'_>) {
     let mut finished: Vec<_> = round
         .mine
         .iter()
-        .filter(|claim| claim.is_of_kubelet() && done(claim))
+        // The server would kill what still runs with its claim.
+        .filter(|claim| claim.is_of_kubelet() && done(claim) && !job_runs(round.world.jobs, claim))
         .filter_map(|claim| match claim.state {
             ClaimState::Upgraded { at } => Some((at, *claim)),
             _ => None,

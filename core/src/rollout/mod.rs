@@ -2,8 +2,8 @@
 //!
 //! [`decide()`] is total and pure: from a [`World`] it says which [`Action`]s to take and what the status is. It keeps
 //! nothing between calls; everything it needs to go on after a crash is in the cluster, in the claims and in the
-//! upgrade's own [`Progress`](crate::upgrade::Progress), which are stored. The invariants it keeps are those of the
-//! design: stages in order, a claim before the cordon, a cordon of somebody else never touched, limits of groups
+//! upgrade's own [`Progress`](crate::upgrade::Progress), which are stored. The invariants it keeps: stages
+//! in order, a claim before the cordon, a cordon of somebody else never touched, limits of groups
 //! counted with unhealthy nodes, and "upgraded" only when observed.
 //!
 //! A node's way: [`ClaimState::Claimed`] → cordon → [`ClaimState::Draining`] → evictions → [`ClaimState::Upgrading`] →

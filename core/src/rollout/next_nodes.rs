@@ -15,11 +15,11 @@ use super::gate::{ToOpen, failures, may_open};
 use super::group::{Members, held_by, kubelet_subject, members};
 use super::hold_reason::{Exception, NodeOut, OutOf};
 use super::leftovers::is_cordoned_by_others;
-use super::nodes::{PARKED_AT_LEAST, what_blocks};
+use super::nodes::{PARKED_AT_LEAST, lasting_blockers, what_blocks};
 use super::not_opened::NotOpened;
 use super::round::{Round, Selected, after, gone_at, record};
 use super::waiting::{EndedBy, WaitReason, Waiting};
-use super::whose_turn::{in_turn, waits_for};
+use super::whose_turn::{InTurn, in_turn, waits_for};
 use super::zones::place;
 use crate::cluster::{Component, Node};
 use crate::drain::OnTimeout;
@@ -27,8 +27,8 @@ use crate::plan::{is_empty, is_spare, rank, zone};
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
 
-/// For this long, a parked node whose blockers may end by themselves is expected to go on, and so is one that waits for a
-/// budget from which nothing of ours takes; after that it is called stalled.
+/// A parked node whose blockers may end by themselves is expected to go on for this long, and so is one that waits for a
+/// budget from which nothing of ours takes. After that it counts as stalled.
 const HOPE_FOR: SignedDuration = SignedDuration::from_hours(1);
 /// So often a parked node is tried again as soon as what blocked it seems gone; after that, at its time.
 const LIFTED_ATTEMPTS: u32 = 3;
@@ -77,6 +77,34 @@ pub(super) fn open(round: &mut Round<'_>) {
     }
 }
 
+/// Halts the upgrade at a node that is next and cannot be drained, where it has to, before any other is taken up.
+pub(super) fn halt(round: &mut Round<'_>) {
+    if round.policy.on_timeout != OnTimeout::Halt || round.halted.is_some() {
+        return;
+    }
+    let groups = members(round);
+    for members in groups.iter().filter(|members| waits_for(round, &groups, members).is_none()) {
+        let working = members.nodes.iter().filter(|selected| selected.in_flight()).count();
+        let Ok(InTurn { candidates, at_most }) = in_turn(round, members, candidates(round, members)) else {
+            continue;
+        };
+        let excepted = |of: &Selected<'_>| round.excepted.contains_key(&of.member.node.name);
+        let next = candidates.iter().filter(|of| !excepted(of));
+        for Selected { member, claim } in next.take(at_most.min(members.limit.saturating_sub(working))) {
+            let node = member.node;
+            if claim.is_some() || !round.will_empty(node) {
+                continue;
+            }
+            if let Some(first) = lasting_blockers(round, node).into_iter().next() {
+                let Blocker { pod, reason, .. } = first;
+                let reason = if pod.is_empty() { reason } else { format!("pod {pod}: {reason}") };
+                let waiting = not_begun(round, node, None, reason);
+                return round.blocked.push(waiting);
+            }
+        }
+    }
+}
+
 /// Until when the controllers that were replaced last take up their work.
 fn controllers_settle(round: &Round<'_>) -> Option<Timestamp> {
     let settle = |claim: &&Claim| match claim.state {
@@ -119,11 +147,12 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
     let mut unavailable = nodes.iter().filter(away).count();
     let candidates = candidates(round, members);
     let cluster = round.world.cluster;
-    let candidates = match in_turn(round, members, candidates) {
-        Ok(candidates) => candidates,
+    let InTurn { candidates, at_most } = match in_turn(round, members, candidates) {
+        Ok(in_turn) => in_turn,
         Err(_) if working > 0 => return,
         Err(line) => return round.blocks(WaitReason::GroupsInOrder, line),
     };
+    let most = working.saturating_add(at_most).min(*limit);
     // The zone whose turn it is, where zones go one after the other.
     let mut zone_now = None;
     // Zones of which nothing more is opened.
@@ -135,7 +164,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         if group.zones == Zones::OneAtATime && zone_now.is_some_and(|now| now != zone(node)) {
             break;
         }
-        if working >= *limit {
+        if working >= most {
             break;
         }
         if node.ready && unavailable >= *limit {
@@ -187,12 +216,10 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
 /// Says which nodes fill the limit of a group in which nothing of ours is under way.
 fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     let Members { group, nodes, limit } = members;
-    let failed =
-        |of: &Selected<'_>| of.claim.is_some_and(|claim| matches!(claim.state, ClaimState::Failed { .. }));
     let why = |of: &Selected<'_>| {
         let node = of.member.node;
         let why = match (node.ready, node.unschedulable) {
-            _ if failed(of) => "failed",
+            _ if of.has_failed() => "failed",
             (false, _) => "not ready",
             (true, true) => "cordoned",
             (true, false) => return None,
@@ -213,7 +240,7 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     let cordoned =
         |of: &Selected<'_>| of.member.node.ready && is_cordoned_by_others(round.mine, of.member.node);
     let gone = |of: &Selected<'_>| round.is_gone(of.member.node);
-    let lost = |of: &&Selected<'_>| failed(of) || cordoned(of) || gone(of);
+    let lost = |of: &&Selected<'_>| of.has_failed() || cordoned(of) || gone(of);
     let hope = nodes.iter().filter(lost).count() < *limit;
     let recovering = nodes.iter().filter(|of| hope && !lost(of));
     let next_gone = recovering.filter_map(|of| gone_at(of.member.node)).min();

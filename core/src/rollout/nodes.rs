@@ -13,6 +13,7 @@ use super::control_plane_whole::{others_are_whole, statics_return};
 use super::controllers::{counts_from, idle};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, works_still};
 use super::gate::{may_still_begin, takes_back};
+use super::group::has_place;
 use super::leftovers::{at_target, goes_with, holds, node_of, settle};
 use super::round::{Round, after, record, release};
 use super::static_pods::{is_static, static_pods, statics_lack};
@@ -92,6 +93,10 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             }
             if let Err(wait) = may_still_begin(round, claim, Some(node)) {
                 return takes_back(round, claim, wait);
+            }
+            // Whatever is away since it was claimed; what it waits for is told when it is its turn again.
+            if !has_place(round, node) || others_lack(round, node).is_some() {
+                return round.actions.push(release(claim));
             }
             round.actions.push(Action::Cordon { node: node.reference(), mark: claim.mark() });
         }
@@ -313,6 +318,23 @@ fn detaching(round: &mut Round<'_>, name: &str, since: Timestamp, volumes: &str)
     } else if !round.actions.contains(&Action::ReadAttachments) {
         round.actions.push(Action::ReadAttachments);
     }
+}
+
+/// What only a person takes away of that which keeps `node` from being drained. What keeps it as a whole comes first, and
+/// names no pod.
+pub(super) fn lasting_blockers(round: &Round<'_>, node: &Node) -> Vec<Blocker> {
+    let forces = round.policy.on_timeout == OnTimeout::Force;
+    let refused = round.batch.admit(&node.name).err().filter(|refused| refused.lasting && !forces);
+    let refused = refused.map(|refused| Blocker {
+        pod: String::new(),
+        budget: Some(refused.budget),
+        reason: refused.reason,
+        lasting: true,
+    });
+    refused
+        .into_iter()
+        .chain(what_blocks(round, node).into_iter().filter(|blocker| blocker.lasting))
+        .collect()
 }
 
 /// What would hold back the pods of `node` if it was drained now.

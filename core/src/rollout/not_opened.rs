@@ -150,14 +150,15 @@ impl fmt::Display for NotOpened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failures { state, count, selected, limit, first } => {
-                let (what, field) = match state {
-                    OutOf::Failed => ("failed", "maxFailed"),
-                    _ => ("are parked", "maxParked"),
+                // What a failed node's claim leaves behind is cordoned.
+                let (what, mend, field) = match state {
+                    OutOf::Failed => ("failed", "delete their NodeUpgrades and uncordon them", "maxFailed"),
+                    _ => ("are parked", "delete their NodeUpgrades", "maxParked"),
                 };
                 write!(
                     f,
                     "{count} of {selected} nodes {what}, {first} first, and from {limit} on nothing new is begun: mend \
-                     them and delete their NodeUpgrades, or raise failurePolicy.{field}"
+                     them and {mend}, or raise failurePolicy.{field}"
                 )
             }
             Self::Shut { shut, what, needs, opens } => closed(f, shut, what, *needs, opens.as_ref()),

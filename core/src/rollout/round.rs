@@ -46,6 +46,11 @@ impl Selected<'_> {
     pub(super) fn in_flight(&self) -> bool {
         self.claim.is_some_and(|claim| claim.state.in_flight())
     }
+
+    /// Whether its executor failed, whatever version it reports since.
+    pub(super) fn has_failed(&self) -> bool {
+        self.claim.is_some_and(|claim| matches!(claim.state, ClaimState::Failed { .. }))
+    }
 }
 
 /// `members`, which are in the order of their names, each with its claim of `mine`.

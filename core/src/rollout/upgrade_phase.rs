@@ -18,7 +18,7 @@ pub enum UpgradePhase {
     Suspended,
     /// Another upgrade is under way.
     Queued,
-    /// It names an executor that is not there.
+    /// It names an executor that is not there; the operator says the same of a spec that it cannot read or carry out.
     Invalid,
     /// Nothing more can move without a person: it must not be started, or carried on, on this cluster.
     PreflightFailed,

@@ -3,7 +3,6 @@
 //! Here belongs what [`Wave`](crate::plan::Wave)s mean while they are carried out. The invariant: whatever order nodes
 //! come and go in, no node of a later wave is taken up while one of an earlier wave is under way.
 
-use super::claim::ClaimState;
 use super::group::{Members, held_by};
 use super::round::{Round, Selected};
 use crate::plan::zone;
@@ -16,16 +15,17 @@ pub(super) fn nodes_left<'a>(
     members: &'a Members<'a>,
 ) -> impl Iterator<Item = &'a Selected<'a>> {
     members.nodes.iter().filter(|node| {
-        let behind = node.member.at_target != Some(true);
+        let behind = node.member.at_target != Some(true) || node.has_failed();
         let excepted = round.excepted.contains_key(&node.member.node.name);
         node.in_flight() || behind && !excepted && held_by(round, node).is_none()
     })
 }
 
-/// How many nodes of `members` run `version`, and were given back.
+/// How many nodes of `members` run `version`, and were given back. One that failed was not, whatever it runs.
 pub(super) fn proven(members: &Members<'_>, version: &KubeVersion) -> usize {
     let runs_it = |node: &&Selected<'_>| {
-        !node.in_flight() && node.member.node.kubelet.known().is_some_and(|runs| runs.satisfies(version))
+        let runs = node.member.node.kubelet.known().is_some_and(|runs| runs.satisfies(version));
+        runs && !node.in_flight() && !node.has_failed()
     };
     members.nodes.iter().filter(runs_it).count()
 }
@@ -44,26 +44,32 @@ pub(super) fn waits_for(round: &Round<'_>, all: &[Members<'_>], members: &Member
     Some(format!("group {} waits until group {group} is done ({node}{more})", members.group.name))
 }
 
-/// The `candidates` of a group whose turn it is, in order. Until the canaries of the group run the version of the hop, these
-/// are as many as canaries are still to be begun. The error is what all of them wait for, in one line.
+/// Those of a group whose turn it is.
+pub(super) struct InTurn<'a> {
+    /// In order.
+    pub(super) candidates: Vec<Selected<'a>>,
+    /// So many of them may be begun: until the canaries of the group run the version of the hop, as many as canaries are
+    /// still to be begun. One that cannot be begun takes nobody's place.
+    pub(super) at_most: usize,
+}
+
+/// Those of `candidates` whose turn it is in their group. The error is what all of them wait for, in one line.
 pub(super) fn in_turn<'a>(
     round: &Round<'_>,
     members: &Members<'a>,
     mut candidates: Vec<Selected<'a>>,
-) -> Result<Vec<Selected<'a>>, String> {
+) -> Result<InTurn<'a>, String> {
     let (group, version) = (members.group, &round.upgrade.version);
     let in_flight = || members.nodes.iter().filter(|node| node.in_flight());
     // One that failed keeps its place: what it shows is that the others must not follow.
-    let failed = |node: &&Selected<'_>| {
-        node.claim.is_some_and(|claim| matches!(claim.state, ClaimState::Failed { .. }))
-    };
+    let failed = || members.nodes.iter().filter(|node| node.has_failed());
     if candidates.is_empty() {
-        return Ok(candidates);
+        return Ok(InTurn { candidates, at_most: 0 });
     }
     if group.zones == Zones::OneAtATime {
         candidates.sort_by(|a, b| zone(a.member.node).cmp(zone(b.member.node)));
         let excepted = |node: &&Selected<'_>| round.excepted.contains_key(&node.member.node.name);
-        let out = members.nodes.iter().filter(failed).find(|node| !excepted(node));
+        let out = failed().find(|node| !excepted(node));
         if let Some(first) = in_flight().next().or(out) {
             let (name, now) = (&first.member.node.name, zone(first.member.node));
             candidates.retain(|candidate| zone(candidate.member.node) == now);
@@ -76,12 +82,12 @@ pub(super) fn in_turn<'a>(
         }
     }
     let proven = proven(members, version);
+    let mut at_most = usize::MAX;
     if proven < group.canary {
-        let taken = in_flight().count() + members.nodes.iter().filter(failed).count();
-        candidates.truncate((group.canary - proven).saturating_sub(taken));
+        at_most = (group.canary - proven).saturating_sub(in_flight().count() + failed().count());
     }
-    if candidates.is_empty() {
+    if at_most == 0 {
         return Err(format!("group {}: the others wait until its canaries run {version}", group.name));
     }
-    Ok(candidates)
+    Ok(InTurn { candidates, at_most })
 }

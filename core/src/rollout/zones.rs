@@ -2,14 +2,15 @@
 //!
 //! Here belongs the throttle of Kubernetes' own node controller
 //! (`pkg/controller/nodelifecycle/node_lifecycle_controller.go`, `ComputeZoneState`): a zone is partially disrupted
-//! when more than two of its nodes, and at least 55 % of them, are not ready, and fully when none is. Of nodes that were
+//! when more than two of its nodes, and at least 55 % of them, are not ready, and fully when none is; in both nothing is taken
+//! up. Of nodes that were
 //! lost a moment ago a fifth is enough here, because then something goes on that an upgrade would only make worse; machines
 //! that have been silent for long tell nothing of the kind. Where every zone is fully disrupted nothing is begun, not even on
 //! the control plane. The invariant: nodes that we hold open ourselves are never held against their zone.
 
 use std::collections::BTreeMap;
 
-use super::claim::Claim;
+use super::claim::{Claim, ClaimState};
 use super::not_opened::NotOpened;
 use super::round::Round;
 use crate::cluster::{Component, Node};
@@ -35,7 +36,7 @@ struct ZoneCount {
     nodes: usize,
     ready: usize,
     not_ready: usize,
-    /// Those that have not been ready for long.
+    /// Those of them that have not been ready for long.
     gone: usize,
 }
 
@@ -59,14 +60,16 @@ pub(super) fn allow_anything(round: &Round<'_>) -> Result<(), NotOpened> {
 pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), NotOpened> {
     match counted(round)?.get(&place(node)) {
         Some(count)
-            if count.is_disrupted(count.not_ready, SHARE)
+            if count.is_full()
+                || count.is_disrupted(count.not_ready, SHARE)
                 || count.is_disrupted(count.not_ready - count.gone, LATELY) =>
         {
             Err(NotOpened::Zone {
                 zone: zone(node).into(),
                 not_ready: count.not_ready,
                 nodes: count.nodes,
-                lasting: count.is_disrupted(count.gone, SHARE),
+                lasting: count.is_disrupted(count.gone, SHARE)
+                    || count.is_full() && count.gone == count.not_ready,
             })
         }
         _ => Ok(()),
@@ -80,7 +83,9 @@ fn counted<'c>(round: &Round<'c>) -> Result<BTreeMap<(&'c str, &'c str), ZoneCou
         let of_it = |claim: &&&Claim| {
             claim.subject.moves().contains(&Component::Kubelet) && claim.subject.node_uid == node.uid
         };
-        round.mine.iter().filter(of_it).any(|claim| claim.state.in_flight())
+        // Nothing was done yet to one that is only claimed.
+        let holds = |claim: &Claim| claim.state.in_flight() && !matches!(claim.state, ClaimState::Claimed);
+        round.mine.iter().filter(of_it).any(|claim| holds(claim))
     };
     let mut zones: BTreeMap<(&str, &str), ZoneCount> = BTreeMap::new();
     for one in cluster.nodes().iter().filter(|one| !one.labels.contains_key(EXCLUDED)) {

@@ -49,6 +49,8 @@ pub enum Way {
     Wrong(String),
     /// It takes the process away and never brings it back.
     Gone,
+    /// It brings what it was asked for, and the kubelet's node is never ready again.
+    Breaks,
     /// Of the components of a node that it moves together it moves so many, and then ends like this.
     Part(usize, Stop),
 }
@@ -184,6 +186,7 @@ impl Setting {
                         ["lie"] => Way::Lie,
                         ["wrong", version] => Way::Wrong((*version).to_owned()),
                         ["gone"] => Way::Gone,
+                        ["breaks"] => Way::Breaks,
                         ["part", many, "fail"] => Way::Part(many.parse().unwrap(), Stop::Fail),
                         ["part", many, "hang"] => Way::Part(many.parse().unwrap(), Stop::Hang),
                         ["part", many, "lie"] => Way::Part(many.parse().unwrap(), Stop::Lie),

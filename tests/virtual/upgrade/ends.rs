@@ -137,6 +137,12 @@ fn a_job_that_somebody_deletes_is_made_again() {
         let run = ends(&format!("at 0 jobs; at {millis} delete-jobs"));
         assert_eq!(said(&run), end, "at {millis} ms");
     }
+    // The old pod has its grace period, and works until its end.
+    for seconds in [180, 240, 300] {
+        ends(&format!(
+            "at 0 jobs; at 0 deadline 600; at 0 executor kubelet/* hang; at {seconds}000 delete-jobs"
+        ));
+    }
 }
 
 /// The claim owns the Job, so that the server would kill it with the claim.

@@ -6,6 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use evenkeel_sim::{COMPONENTS, Cluster, Deed};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
@@ -187,7 +191,7 @@ async fn plane(cluster: &Cluster, order: &Order) {
             (components.len(), None)
         }
         Way::Lingers(_) => (components.len(), None),
-        Way::Lie | Way::Wrong(_) => return *over.lock().unwrap() = Some(true),
+        Way::Lie | Way::Wrong(_) | Way::Breaks => return *over.lock().unwrap() = Some(true),
     };
     if *follows && *config.lock().unwrap() != *to {
         return *over.lock().unwrap() = Some(true);
@@ -236,7 +240,12 @@ async fn change(cluster: &Cluster, order: Order) {
             sleep(Duration::from_secs(seconds)).await;
             to
         }
-        Way::Lingers(_) => to,
+        Way::Breaks if component == "kubelet" => {
+            cluster.kubelets().stop(&node);
+            sleep(KUBELET).await;
+            return unready(cluster, &node, &to).await;
+        }
+        Way::Lingers(_) | Way::Breaks => to,
         Way::Wrong(version) => version,
         Way::Gone if component == "kubelet" => return cluster.kubelets().stop(&node),
         Way::Gone => {
@@ -268,6 +277,22 @@ fn follow(cluster: &Cluster, to: &str) {
             }
         }
     }
+}
+
+/// What the new kubelet of `node` says whose network plugin does not come up, and no kubelet after it.
+async fn unready(cluster: &Cluster, node: &str, to: &str) {
+    let nodes: Api<Node> = Api::all(cluster.client_of("kubelet"));
+    let mut says = nodes.get(node).await.unwrap();
+    let status = says.status.get_or_insert_default();
+    to.clone_into(&mut status.node_info.get_or_insert_default().kubelet_version);
+    let now = Time(cluster.now());
+    for condition in status.conditions.iter_mut().flatten().filter(|condition| condition.type_ == "Ready") {
+        "False".clone_into(&mut condition.status);
+        condition.reason = Some("KubeletNotReady".to_owned());
+        condition.last_heartbeat_time = Some(now.clone());
+        condition.last_transition_time = Some(now.clone());
+    }
+    nodes.replace_status(node, &PostParams::default(), &says).await.unwrap();
 }
 
 /// Replaces the kubelet of `node`; with it all static pods of the node are run anew.

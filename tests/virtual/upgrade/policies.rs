@@ -125,6 +125,22 @@ fn a_crash_keeps_what_the_failure_policy_stopped() {
     assert_eq!((said(&fewer).0, said(&fewer).2), ("NodesFailed", "6/9"), "two of nine may not, and one did");
 }
 
+/// A node that runs the new version and is not ready has failed as much as any other.
+#[test]
+fn nobody_follows_what_broke_at_the_new_version() {
+    let breaks = "at 0 deadline 60; at 0 executor kubelet";
+    let group = format!("{breaks}/canary-1 breaks; at 0 soak canary 60");
+    let run = ends(&group);
+    assert_eq!(said(&run), ("NodesFailed", true, "0/9"), "{:#}", run.end);
+    let canary = format!("{breaks}/* breaks; at 0 canary rest 1");
+    let run = ends(&canary);
+    assert_eq!(said(&run), ("NodesFailed", true, "0/9"));
+    assert_eq!(run.end["upgrades"]["up"]["progress"]["failed"], 2, "one of each group: {:#}", run.end);
+    for begins in [group, canary] {
+        end_as("what broke", "NodesFailed", crashes(&begins, 4));
+    }
+}
+
 #[test]
 fn a_crash_does_not_end_the_wait_for_a_pod_that_completes() {
     let begins = "at 0 drain 3000; at 0 rule batch WaitCompleted; at 0 batch; at 600000 finish batch";

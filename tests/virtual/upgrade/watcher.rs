@@ -1,4 +1,4 @@
-//! What is checked after every write of a run: the fourteen invariants of the design, each by its number.
+//! What is checked after every write of a run: the fourteen invariants of docs/architecture.md, each by its number.
 //!
 //! It knows what was written and by whom, and what runs on the control plane's machines; it never asks the program that
 //! it watches, and shares no code with it. The operator learns of what others did a moment later, so what others

@@ -46,3 +46,40 @@ fn a_node_whose_cordon_comes_too_late_is_not_taken_up_any_more() {
     assert!(!toy.log.iter().any(|line| line.starts_with("Cordon ")), "{:?}", toy.log);
     assert_eq!(toy.phase(), UpgradePhase::WaitingForWindow);
 }
+
+/// The process dies after the claim, and meanwhile another node of the group is lost.
+#[test]
+fn a_node_that_was_claimed_stays_when_as_many_others_are_unavailable_as_may_be() {
+    let mut toy = Toy::new(3, 1);
+    let claimed = |toy: &Toy| toy.claims.iter().find(|claim| claim.is_of_kubelet()).cloned();
+    toy.run_until(600, |toy| claimed(toy).is_some());
+    let first = claimed(&toy).unwrap().subject.node;
+    let lost = toy.cluster.nodes().iter().find(|node| node.name != first).unwrap().name.clone();
+    toy.cluster.change_node(&lost, |node| node.ready = false);
+    toy.tick();
+    assert!(!toy.log.contains(&format!("Cordon {first}")), "{:?}", toy.log);
+    toy.run_until(10, |toy| claimed(toy).is_none_or(|claim| claim.subject.node != first));
+    // The one that is away anyway goes first.
+    toy.run_until(100, |toy| claimed(toy).is_some_and(|claim| claim.subject.node == lost));
+    toy.cluster.change_node(&lost, |node| node.ready = true);
+    toy.run_until(3600, |toy| toy.phase() == UpgradePhase::Completed);
+}
+
+/// The process dies after the claim, and meanwhile another node of the control plane is lost.
+#[test]
+fn a_node_of_the_control_plane_that_was_claimed_stays_when_another_one_is_lost() {
+    let mut toy = Toy::new(3, 3);
+    for node in ["n-1", "n-2", "n-3"] {
+        toy.cluster.change_node(node, |node| node.control_plane = true);
+    }
+    let claimed = |toy: &Toy| toy.claims.iter().find(|claim| claim.is_of_kubelet()).cloned();
+    toy.run_until(600, |toy| claimed(toy).is_some());
+    let first = claimed(&toy).unwrap().subject.node;
+    let lost = toy.cluster.nodes().iter().find(|node| node.name != first).unwrap().name.clone();
+    toy.cluster.change_node(&lost, |node| node.ready = false);
+    toy.tick();
+    assert!(!toy.log.contains(&format!("Cordon {first}")), "{:?}", toy.log);
+    toy.run_until(10, |toy| claimed(toy).is_none_or(|claim| claim.subject.node != first));
+    toy.cluster.change_node(&lost, |node| node.ready = true);
+    toy.run_until(3600, |toy| toy.phase() == UpgradePhase::Completed);
+}

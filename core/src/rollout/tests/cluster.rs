@@ -1,13 +1,14 @@
 //! An upgrade of a toy cluster, a second a tick: it carries out the machine's writes, moves pods, computes budgets and upgrades what
-//! the machine gives to an executor. After every write it checks the design's invariants.
+//! the machine gives to an executor. After every write it checks the invariants of docs/architecture.md.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use jiff::SignedDuration;
 
 use super::super::*;
-use crate::cluster::{Component, Instance, Pod, Reach, Selector};
+use crate::cluster::{Component, Instance, Owner, Pod, Reach, Selector, Traits};
 use crate::drain::DrainOptions;
 use crate::fixture::{at, cluster, pod, releases};
 use crate::rollout;
@@ -75,6 +76,8 @@ pub(super) struct Toy {
     pub(super) comes_as: fn(Component, &KubeVersion) -> KubeVersion,
     /// The Jobs that move kubelets never end.
     pub(super) goes_on: bool,
+    /// Jobs get no pods.
+    pub(super) podless: bool,
     /// What executors do that move the control plane of a node as a whole.
     pub(super) way: Way,
     /// Components that are away while they are replaced.
@@ -135,6 +138,7 @@ impl Toy {
             broken: None,
             comes_as: |_, asked| asked.clone(),
             goes_on: false,
+            podless: false,
             keeps_pods: None,
             deleted: 0,
             refuses: None,
@@ -400,8 +404,35 @@ impl Toy {
         }
     }
 
+    /// Every Job that runs has a pod.
+    fn job_pods(&mut self) {
+        self.cluster.retain_pods(|pod| !pod.name.starts_with("of-job"));
+        let claims = self.claims.iter().filter(|claim| {
+            let job = self.jobs.made.get(&(claim.uid.clone(), claim.attempt));
+            job == Some(&JobState::Running) && !self.podless
+        });
+        let pods: Vec<Pod> = claims
+            .map(|claim| {
+                let traits = Traits { executor_of: Some(claim.uid.clone()), ..Traits::default() };
+                let (api_version, kind, name) = ("batch/v1".into(), "Job".into(), claim.uid.clone());
+                Pod {
+                    namespace: "executors".into(),
+                    name: format!("of-job-{}", claim.uid).into(),
+                    uid: format!("of-job-{}", claim.uid).into(),
+                    owner: Some(Arc::new(Owner { api_version, kind, uid: name.clone(), name })),
+                    special: Some(Arc::new(traits)),
+                    ..pod("of-job", 0, &claim.subject.node)
+                }
+            })
+            .collect();
+        for pod in pods {
+            self.cluster.set_pod(pod);
+        }
+    }
+
     /// What an executor is given for two seconds, it has done.
     fn executors(&mut self) {
+        self.job_pods();
         let now = at(self.seconds);
         for claim in self.claims.clone() {
             let ClaimState::Upgrading { since, .. } = claim.state else { continue };

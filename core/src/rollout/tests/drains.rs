@@ -8,6 +8,7 @@ use crate::disruption::{Behavior, PodRule};
 use crate::drain::{DrainMode, OnTimeout};
 use crate::fixture::pod;
 use crate::rollout::{ClaimState, UpgradePhase};
+use crate::upgrade::{Amount, NodeGroup};
 use jiff::SignedDuration;
 
 fn message(toy: &Toy, node: &str) -> String {
@@ -320,4 +321,38 @@ fn a_node_is_not_given_up_before_its_pods_were_read_once_more() {
     let of = |text: &str| toy.log.iter().position(|line| line.starts_with(text));
     let (read, parked) = (of("Reread n-1"), of("Record up.kubelet.n-1 Parked"));
     assert!(read.is_some() && read < parked, "{:?}", toy.log);
+}
+
+/// Groups are looked at one after the other, and so are the nodes of a group.
+#[test]
+fn halt_stops_at_a_node_that_is_not_begun_whatever_comes_before_it() {
+    for at_once in [1, 2] {
+        let mut toy = Toy::new(4, 2);
+        toy.upgrade.drain.on_timeout = OnTimeout::Halt;
+        for (number, pool) in [(1, "good"), (2, "good"), (3, "bad"), (4, "bad")] {
+            let labels = [("pool".to_owned(), pool.to_owned())];
+            toy.cluster.change_node(&format!("n-{number}"), |node| node.labels = Arc::new(labels.into()));
+        }
+        let group = |pool: &str| {
+            let match_labels = [("pool".to_owned(), pool.to_owned())].into();
+            NodeGroup {
+                max_unavailable: Amount::Count(at_once),
+                ..NodeGroup::new(pool, Selector { match_labels, ..Selector::default() }, "external")
+            }
+        };
+        toy.upgrade.groups = vec![group("good"), group("bad")];
+        for node in [1, 2, 3] {
+            toy.cluster.set_pod(pod("free", node, &format!("n-{node}")));
+        }
+        toy.cluster.set_pod(pod("frozen", 0, "n-4"));
+        toy.deploy("frozen", 0, 1);
+        toy.lingers = 30;
+        toy.run_to_the_end(900);
+        assert_eq!(toy.phase(), UpgradePhase::NodesHalted, "{:?}", toy.log);
+        assert_eq!(cordoned(&toy), Vec::<String>::new());
+        let went = toy.kubelets("Upgraded");
+        assert!(went <= 2 && (at_once == 1 || went == 0), "{:?}", toy.log);
+        let message = toy.status().message;
+        assert!(message.starts_with("halted: n-4 is not begun: pod shop/frozen-0"), "{message}");
+    }
 }

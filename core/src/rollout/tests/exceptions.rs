@@ -54,6 +54,15 @@ fn what_is_left_is_named_and_calls_for_nobody() {
 }
 
 #[test]
+fn an_accepted_node_is_no_canary() {
+    let mut toy = frozen();
+    toy.upgrade.groups[0].canary = 1;
+    toy.run_to_the_end(900);
+    assert_eq!(toy.phase(), UpgradePhase::CompletedWithExceptions, "{:?}", toy.log);
+    assert_eq!(toy.kubelets("Upgraded"), 2);
+}
+
+#[test]
 fn it_ends_when_the_acceptance_does() {
     let mut toy = frozen();
     toy.run_to_the_end(900);

@@ -227,8 +227,8 @@ fn from_as_many_failed_nodes_on_as_may_be_nothing_new_is_opened() {
     assert_eq!((status.phase, status.phase.stalled()), (UpgradePhase::FailurePolicy, true));
     assert_eq!(
         status.message,
-        "1 of 20 nodes failed, n-2 first, and from 1 on nothing new is begun: mend them and delete their NodeUpgrades, \
-         or raise failurePolicy.maxFailed"
+        "1 of 20 nodes failed, n-2 first, and from 1 on nothing new is begun: mend them and delete their NodeUpgrades \
+         and uncordon them, or raise failurePolicy.maxFailed"
     );
     toy.upgrade.failures.max_failed = Some(Amount::Percent(34));
     toy.run_to_the_end(900);

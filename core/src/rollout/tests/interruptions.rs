@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::cluster::{Toy, Way};
 use crate::cluster::{Component, Owner, Pod, Traits};
 use crate::disruption::CordonMark;
+use crate::drain::OnTimeout;
 use crate::fixture::{at, pod};
-use crate::rollout::{Action, ClaimState, JobState, UpgradePhase};
+use crate::rollout::{Action, ClaimState, JobState, UpgradePhase, WaitReason};
 use crate::upgrade::Executor;
 use crate::version::Observed;
 use jiff::SignedDuration;
@@ -17,6 +18,10 @@ fn with_job(nodes: usize) -> Toy {
     toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
     toy.upgrade.groups[0].executor = "job".into();
     toy
+}
+
+fn job_pod() -> Pod {
+    Pod { namespace: "executors".into(), ..pod("job", 1, "n-1") }
 }
 
 fn message(toy: &Toy, node: &str) -> String {
@@ -102,16 +107,65 @@ fn a_job_of_the_control_plane_is_tried_and_its_refusal_is_told_too() {
 fn a_job_whose_image_never_comes_fails_by_its_deadline_and_says_why() {
     let mut toy = with_job(1);
     toy.broken = Some("n-1".to_owned());
-    toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
+    toy.podless = true;
+    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
     toy.stays_unready = true;
     let of = toy.claims.iter().find(|claim| claim.is_of_kubelet()).map(|claim| claim.uid.clone());
     let waiting = Some("ImagePullBackOff".into());
     let traits = Traits { executor_of: of, waiting, ..Traits::default() };
-    toy.cluster.set_pod(Pod { ready: false, special: Some(Arc::new(traits)), ..pod("job", 1, "n-1") });
+    toy.cluster.set_pod(Pod { ready: false, special: Some(Arc::new(traits)), ..job_pod() });
     toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
     let message = message(&toy, "n-1");
-    let line = "was not observed within 300 s: its pod shop/job-1 waits: ImagePullBackOff";
+    let line = "was not observed within 300 s: its pod executors/job-1 waits: ImagePullBackOff";
     assert!(message.contains(line), "{message}");
+}
+
+/// A quota or a policy may refuse the pod of a Job that was taken. Only an event of the Job says so.
+#[test]
+fn a_job_that_gets_no_pod_is_told_long_before_its_deadline() {
+    let mut toy = with_job(1);
+    (toy.podless, toy.broken) = (true, Some("n-1".to_owned()));
+    let line = "its Job gets no pod; kubectl -n executors describe jobs says why";
+    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
+    toy.run_until(70, |toy| message(toy, "n-1") == line);
+    let refused = |toy: &Toy| toy.status().waits.iter().any(|of| of.reason == WaitReason::JobRefused);
+    assert!(refused(&toy), "{:?}", toy.status().waits);
+    // Mended, it goes on; else the claim says so at its end.
+    toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
+    let message = message(&toy, "n-1");
+    assert!(message.contains(&format!("was not observed within 300 s: {line}")), "{message}");
+}
+
+/// Its pod has its grace period, and a second executor beside it would be one too many.
+#[test]
+fn a_job_that_is_deleted_is_made_again_when_its_pod_has_ended() {
+    let mut toy = with_job(1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
+    let begun = |toy: &Toy| toy.log.iter().filter(|line| line.starts_with("StartJob")).count();
+    let of = toy.claims.iter().find(|claim| claim.is_of_kubelet()).map(|claim| claim.uid.clone());
+    let traits = Traits { executor_of: of, ..Traits::default() };
+    let old = Pod { special: Some(Arc::new(traits)), ..job_pod() };
+    toy.cluster.set_pod(Pod { namespace: "shop".into(), ..old.clone() });
+    toy.cluster.set_pod(old);
+    toy.jobs.made.clear();
+    for _ in 0..20 {
+        toy.tick();
+    }
+    assert_eq!(begun(&toy), 1, "{:?}", toy.log);
+    let line = "its Job was deleted, and is made again when its pod executors/job-1 has ended";
+    assert!(toy.status().lines()[0].ends_with(line), "{:?}", toy.status().lines());
+    // Observed meanwhile, the node is not given back beside it either.
+    let before = toy.cluster.node("n-1").cloned();
+    toy.cluster.change_node("n-1", |node| {
+        (node.kubelet, node.heartbeat) = (Observed::Known("v1.37.1".parse().unwrap()), Some(at(toy.seconds)));
+    });
+    toy.tick();
+    assert_eq!(toy.kubelets("Upgrading"), 1);
+    toy.cluster.set_node(before.unwrap());
+    toy.cluster.retain_pods(|pod| &*pod.namespace != "executors");
+    toy.tick();
+    assert_eq!(begun(&toy), 2, "somebody else's pod has the same label: {:?}", toy.log);
 }
 
 #[test]
@@ -123,15 +177,15 @@ fn what_the_pod_of_a_job_said_at_its_end_is_told() {
     let of = toy.claims.iter().find(|claim| claim.is_of_kubelet()).map(|claim| claim.uid.clone());
     let last_words = Some("error: cgroup v1".into());
     let traits = Traits { executor_of: of, last_words, ..Traits::default() };
-    toy.cluster.set_pod(Pod { ready: false, special: Some(Arc::new(traits)), ..pod("job", 1, "n-1") });
+    toy.cluster.set_pod(Pod { ready: false, special: Some(Arc::new(traits)), ..job_pod() });
     toy.tick();
     let waits = toy.status().lines();
-    let line = "; its pod shop/job-1 said: error: cgroup v1";
+    let line = "; its pod executors/job-1 said: error: cgroup v1";
     assert!(waits.iter().any(|wait| wait.ends_with(line)), "{waits:?}");
     let job = toy.jobs.made.keys().next().cloned().unwrap();
     toy.jobs.made.insert(job, crate::rollout::JobState::Failed("BackoffLimitExceeded".to_owned()));
     toy.run_until(10, |toy| toy.kubelets("Failed") == 1);
-    let told = "its Job failed: BackoffLimitExceeded; its pod shop/job-1 said: error: cgroup v1";
+    let told = "its Job failed: BackoffLimitExceeded; its pod executors/job-1 said: error: cgroup v1";
     assert!(message(&toy, "n-1").starts_with(told), "{}", message(&toy, "n-1"));
 }
 
@@ -468,4 +522,26 @@ fn the_claims_of_the_control_plane_are_not_forgotten_however_many_nodes_are_done
     });
     toy.run_to_the_end(200);
     assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld, "{:?}", toy.status());
+}
+
+/// Nothing is written any more once an upgrade is complete: whatever its claims have to say is said before.
+#[test]
+fn an_upgrade_is_complete_when_all_of_its_claims_say_so() {
+    let fails = |toy: &mut Toy| {
+        toy.broken = Some("n-1".to_owned());
+        "Failed"
+    };
+    let parks = |toy: &mut Toy| {
+        (toy.absent, toy.upgrade.drain.on_timeout) = (1, OnTimeout::Halt);
+        toy.deploy("frozen", 1, 1);
+        "Parked"
+    };
+    for out in [fails as fn(&mut Toy) -> &'static str, parks] {
+        let mut toy = Toy::new(1, 1);
+        let state = out(&mut toy);
+        toy.run_until(3000, |toy| toy.kubelets(state) == 1);
+        toy.cluster.change_node("n-1", |node| node.kubelet = Observed::Known("v1.37.1".parse().unwrap()));
+        toy.run_until(100, |toy| toy.phase() == UpgradePhase::Completed);
+        assert_eq!(toy.kubelets("Upgraded"), 1, "{:?}", toy.log);
+    }
 }

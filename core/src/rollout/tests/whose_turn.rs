@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
+
 use super::cluster::Toy;
 use crate::cluster::Selector;
+use crate::fixture::pod;
 use crate::rollout::UpgradePhase;
 use crate::upgrade::{Amount, NodeGroup, Zones};
 use crate::version::Observed;
@@ -175,4 +178,55 @@ fn of_many_nodes_those_that_are_upgraded_lie_spread_over_all_names() {
     toy.run_to_the_end(20_000);
     let cordoned = toy.log.iter().filter_map(|line| line.strip_prefix("Cordon "));
     assert!(cordoned.eq(told.iter().map(|name| &**name)), "the operator keeps to the plan");
+}
+
+/// A new kubelet that does not become ready is no better than none.
+#[test]
+fn nobody_follows_a_canary_that_failed_at_the_new_version() {
+    let fails = |toy: &mut Toy| {
+        toy.broken = Some("n-1".to_owned());
+        toy.run_until(600, |toy| toy.kubelets("Upgrading") == 1);
+        toy.cluster.change_node("n-1", |node| {
+            (node.kubelet, node.ready) = (Observed::Known("v1.37.1".parse().unwrap()), false);
+        });
+        toy.run_to_the_end(3000);
+        assert_eq!((toy.kubelets("Failed"), toy.kubelets("Upgraded")), (1, 0), "{:#?}", toy.log);
+        assert_eq!(toy.phase(), UpgradePhase::NodesFailed);
+        toy.status()
+    };
+    let all = NodeGroup { canary: 1, soak: SignedDuration::from_secs(300), ..group("all", None, 6) };
+    let mut first = toy(vec![all]);
+    let status = fails(&mut first);
+    assert!(status.soaks.is_empty(), "nothing soaks: {:?}", status.soaks);
+    let line = "group all: the others wait until its canaries run v1.37.1";
+    assert!(status.lines().iter().any(|wait| wait == line), "{:#?}", status.lines());
+    // Mended, it lets them go on.
+    first.cluster.change_node("n-1", |node| node.ready = true);
+    first.run_until(3000, |toy| toy.phase() == UpgradePhase::Completed);
+
+    let web = NodeGroup { depends_on: vec!["canary".into()], ..group("web", Some("web"), 4) };
+    let canary = NodeGroup { soak: SignedDuration::from_secs(300), ..group("canary", Some("canary"), 1) };
+    let mut second = toy(vec![web, canary]);
+    second.cluster.change_node("n-2", |node| node.kubelet = Observed::Known("v1.37.1".parse().unwrap()));
+    let status = fails(&mut second);
+    assert!(status.soaks.is_empty(), "nothing soaks: {:?}", status.soaks);
+    let line = "group web waits until group canary is done (n-1)";
+    assert!(status.lines().iter().any(|wait| wait == line), "{:#?}", status.lines());
+}
+
+/// The canaries are nodes that can be drained.
+#[test]
+fn a_node_that_cannot_be_drained_keeps_no_canary_place() {
+    let all = NodeGroup { canary: 1, ..group("all", None, 6) };
+    let mut toy = toy(vec![all]);
+    for node in 2..=6 {
+        toy.cluster.set_pod(pod("free", node, &format!("n-{node}")));
+    }
+    toy.deploy("frozen", 1, 1);
+    toy.run_to_the_end(3000);
+    assert_eq!((toy.kubelets("Upgraded"), toy.phase()), (5, UpgradePhase::NodesParked), "{:#?}", toy.log);
+    let first = toy.log.iter().find(|line| line.starts_with("Claim up.kubelet")).unwrap();
+    assert_eq!(first, "Claim up.kubelet.n-2", "one canary, before the others");
+    let second = toy.log.iter().position(|line| line == "Claim up.kubelet.n-3").unwrap();
+    assert!(toy.log[..second].contains(&"Uncordon n-2".to_owned()), "{:#?}", toy.log);
 }

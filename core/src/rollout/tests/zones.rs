@@ -103,3 +103,19 @@ fn nodes_that_we_hold_open_are_not_held_against_their_zone() {
     toy.upgrade.groups[0].max_unavailable = Amount::Count(4);
     assert_eq!(openings(&mut toy, 3).len(), 1);
 }
+
+/// Two nodes are few, but all that there is of the zone (`ComputeZoneState`: fully disrupted).
+#[test]
+fn no_node_of_a_small_zone_is_opened_while_none_of_it_is_ready() {
+    let mut toy = Toy::new(6, 2);
+    in_zones(&mut toy, 3);
+    toy.run_until(600, scheduler_is_done);
+    not_ready(&mut toy, &[3, 6]);
+    openings(&mut toy, 200);
+    let of_a = |claim: &Claim| claim.is_of_kubelet() && claim.subject.node.ends_with(['3', '6']);
+    assert!(!toy.claims.iter().any(of_a), "{:?}", toy.log);
+    let line = "zone a: 2 of 2 nodes are not ready, and none of it is taken up until more of them are";
+    assert_eq!((toy.phase(), toy.status().message.as_str()), (UpgradePhase::ZoneDisrupted, line));
+    toy.cluster.change_node("n-3", |node| node.ready = true);
+    assert!(!openings(&mut toy, 100).is_empty(), "one is ready again");
+}

@@ -470,6 +470,9 @@ impl Watcher {
         let label = labels(&job["metadata"]["labels"]);
         let of = label.get("evenkeel.dev/node-upgrade").cloned().unwrap_or_default();
         let claim = self.claims.values().find(|claim| claim.uid == of).cloned();
+        if let Some(pod) = self.works_besides(&of) {
+            self.fault(9, format!("makes Job {} while {pod} of another one still runs", write.name()));
+        }
         match claim {
             None => self.fault(6, format!("makes Job {} for no claim", write.name())),
             Some(claim) if claim.state != "Upgrading" && self.late.is_none() => {

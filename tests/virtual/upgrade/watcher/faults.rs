@@ -203,6 +203,11 @@ impl Watcher {
         self.is_old(since) && !self.is_blind("nodes", name, since)
     }
 
+    /// The same of a pod, `namespace/name`.
+    pub(super) fn knows_pod(&self, name: &str, since: Instant) -> bool {
+        self.is_old(since) && !self.is_blind("pods", name, since)
+    }
+
     /// The same of what a person wants of an upgrade.
     pub(super) fn knows_upgrade(&self, name: &str, since: Instant) -> bool {
         self.is_old(since) && !self.is_blind(UPGRADES, name, since)

@@ -2,7 +2,7 @@
 
 use evenkeel_sim::Write;
 
-use super::{Claim, Node, Watcher, labels, version};
+use super::{Claim, Node, Pod, Watcher, labels, version};
 
 impl Watcher {
     /// Remembers which claims have a Job that is complete, and which have one that has not ended.
@@ -29,6 +29,16 @@ impl Watcher {
     /// Whether a Job of `claim` has not ended, whose time is measured by clocks that nobody sets.
     fn has_job(&self, claim: &Claim) -> bool {
         !self.clocks_jump && self.working.values().any(|of| *of == claim.uid)
+    }
+
+    /// A pod of a Job of the claim with this UID that has not ended, as whoever makes another Job has to know.
+    pub(super) fn works_besides(&self, claim: &str) -> Option<String> {
+        let of_it = |(name, pod): &(&String, &Pod)| {
+            let labelled = pod.labels.get("evenkeel.dev/node-upgrade").is_some_and(|of| of == claim);
+            let known = pod.made.is_none_or(|made| self.knows_pod(name, made));
+            labelled && !pod.finished && known
+        };
+        self.pods.iter().find(of_it).map(|(name, _)| name.clone())
     }
 
     /// Why the executor of `claim` is not over: its Job runs.

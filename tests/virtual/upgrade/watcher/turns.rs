@@ -1,4 +1,5 @@
-//! 5 and 13: whose turn it is in a group whose zones go one after the other, or that has canaries.
+//! 5 and 13: whose turn it is where groups depend on each other, in a group whose zones go one after the other, or that has
+//! canaries.
 
 use tokio::time::Instant;
 
@@ -40,7 +41,9 @@ impl Watcher {
         });
         let other =
             other.map(|(name, one)| format!("while {name} of zone {} is under way", zone(&one.labels)));
-        let early = self.goes_before_canaries(&upgrade, &group, &members, claim);
+        let early = self
+            .goes_before_canaries(&upgrade, &group, &members, claim)
+            .or_else(|| self.goes_before_groups(&upgrade, &group, claim));
         if let Some(other) = other {
             self.fault(5, format!("{does} {} of zone {here} {other}", claim.node));
         }
@@ -54,6 +57,21 @@ impl Watcher {
         self.claims.values().any(|of| {
             let on_it = of.of_kubelet() && of.node == name && of.node_uid == node.uid;
             on_it && of.upgrade == mine.upgrade && of.uid != mine.uid && states.contains(&of.state.as_str())
+        })
+    }
+
+    /// Why `claim` is too early for the groups that `group` depends on: a node of theirs is under way, or failed and is cordoned
+    /// still.
+    fn goes_before_groups(&self, upgrade: &Upgrade, group: &Group, claim: &Claim) -> Option<String> {
+        let earlier = |node: &Node| {
+            let of = upgrade.group_of(&node.labels)?;
+            group.depends_on.contains(&of.name).then(|| of.name.clone())
+        };
+        self.nodes.iter().find_map(|(name, node)| {
+            let before = earlier(node)?;
+            let failed = node.cordoned && self.is_claimed(name, node, claim, &["Failed"]);
+            let out = failed || self.is_claimed(name, node, claim, &FLIGHT);
+            out.then(|| format!("before {name} of group {before}"))
         })
     }
 
@@ -71,12 +89,13 @@ impl Watcher {
         let (mut proven, mut taken): (Vec<Instant>, usize) = (Vec::new(), 0);
         for (name, node) in members.iter().filter(|(name, _)| **name != claim.node) {
             let busy = self.is_claimed(name, node, claim, &FLIGHT);
+            let failed = self.is_claimed(name, node, claim, &["Failed"]);
             // What changed a moment ago may be known as it was before.
             let there = is_at(&node.kubelet, &claim.to) || !self.knows_node(name, node.kubelet_since);
-            if there && !busy {
+            if there && !busy && !failed {
                 proven.push(node.kubelet_since);
             } else {
-                taken += usize::from(busy || self.is_claimed(name, node, claim, &["Failed"]));
+                taken += usize::from(busy || failed);
             }
         }
         if proven.len() < group.canary {

@@ -216,18 +216,19 @@ impl Watcher {
         let zone_of = |labels: &super::Labels| labels.get("topology.kubernetes.io/zone").cloned();
         let held =
             |name: &str| self.claims.values().any(|of| of.of_kubelet() && of.node == name && of.in_flight());
-        // How many nodes each zone has, and how many of them are not ready.
-        let mut zones: BTreeMap<Option<String>, (usize, usize)> = BTreeMap::new();
+        // How many nodes each zone has, how many of them are not ready, and how many may be.
+        let mut zones: BTreeMap<Option<String>, (usize, usize, usize)> = BTreeMap::new();
         for (name, node) in &self.nodes {
-            let (nodes, bad) = zones.entry(zone_of(&node.labels)).or_default();
+            let (nodes, bad, well) = zones.entry(zone_of(&node.labels)).or_default();
             *nodes += 1;
             let long = node.ready_since.elapsed() > self.moment() + Duration::from_secs(1)
                 && self.knows_node(name, node.ready_since);
             *bad += usize::from(!node.ready && long && (*name == claim.node || !held(name)));
+            *well += usize::from(node.ready || !long);
         }
         let zone = zone_of(&self.nodes.get(&claim.node)?.labels);
-        let (nodes, bad) = zones.get(&zone).copied()?;
-        (bad > 2 && bad * 20 >= nodes * 11)
+        let (nodes, bad, well) = zones.get(&zone).copied()?;
+        (bad > 2 && bad * 20 >= nodes * 11 || bad > 0 && well == 0)
             .then(|| format!("{bad} of {nodes} nodes of zone {zone:?} are not ready"))
     }
 }
