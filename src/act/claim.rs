@@ -64,7 +64,8 @@ impl Hands {
         let patch = Patch::Merge(&patch);
         let sent = self.send(async |client| claims(client).patch_status(&name, &params, &patch).await).await;
         let claim = sent.map_err(|error| stop(&format!("record NodeUpgrade {name}"), &error))?;
-        self.events.claim(upgrade, &claim, &next);
+        let stays = before.status.is_some_and(|before| before.state == status.state);
+        self.events.claim(upgrade, &claim, &next, stays);
         Ok(Outcome::Claim(Box::new(claim)))
     }
 

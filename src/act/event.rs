@@ -70,6 +70,26 @@ pub fn news(before: Option<&ClusterUpgradeStatus>, after: &ClusterUpgradeStatus)
     reason.into_iter().chain(nodes).collect()
 }
 
+/// Type, reason and action of the event about a claim that comes to `state`, or that `stays` there with another message;
+/// `None` where it is not worth one.
+const fn told_of(
+    state: &ClaimState,
+    blocked: bool,
+    stays: bool,
+) -> Option<(EventType, &'static str, &'static str)> {
+    Some(match state {
+        // What the executor did is observed, and its end is told when all of it is.
+        ClaimState::Claimed | ClaimState::Upgrading { observed: Some(_), .. } => return None,
+        ClaimState::Draining { .. } if blocked => (EventType::Warning, "DrainBlocked", "Drain"),
+        ClaimState::Draining { .. } => (EventType::Normal, "NodeDraining", "Drain"),
+        ClaimState::Upgrading { .. } if stays => (EventType::Warning, "JobRefused", "Upgrade"),
+        ClaimState::Upgrading { .. } => (EventType::Normal, "ExecutorStarted", "Upgrade"),
+        ClaimState::Upgraded { .. } => (EventType::Normal, "Upgraded", "Verify"),
+        ClaimState::Parked { .. } => (EventType::Warning, "NodeParked", "Drain"),
+        ClaimState::Failed { .. } => (EventType::Warning, "UpgradeFailed", "Upgrade"),
+    })
+}
+
 /// Publishes events as long as its authority holds. A clone shares the recorder, which counts what repeats.
 #[derive(Clone)]
 pub struct Events {
@@ -87,17 +107,18 @@ impl Events {
     /// Publishes an event about the new state of `claim`, if the state is worth one. The claim is the event's related
     /// object: the recorder joins events that differ only in their note and keeps the first note, so without it the
     /// events of two claims would become one.
-    pub(super) fn claim(&self, upgrade: &ClusterUpgrade, claim: &DynamicObject, next: &NextState) {
-        let (message, blocked) = (&next.message, !next.blockers.is_empty());
-        let (type_, reason, action) = match &next.state {
-            // What the executor did is observed, and its end is told when all of it is.
-            ClaimState::Claimed | ClaimState::Upgrading { observed: Some(_), .. } => return,
-            ClaimState::Draining { .. } if blocked => (EventType::Warning, "DrainBlocked", "Drain"),
-            ClaimState::Draining { .. } => (EventType::Normal, "NodeDraining", "Drain"),
-            ClaimState::Upgrading { .. } => (EventType::Normal, "ExecutorStarted", "Upgrade"),
-            ClaimState::Upgraded { .. } => (EventType::Normal, "Upgraded", "Verify"),
-            ClaimState::Parked { .. } => (EventType::Warning, "NodeParked", "Drain"),
-            ClaimState::Failed { .. } => (EventType::Warning, "UpgradeFailed", "Upgrade"),
+    ///
+    /// `stays` is whether it was in that state before, and has only another message.
+    pub(super) fn claim(
+        &self,
+        upgrade: &ClusterUpgrade,
+        claim: &DynamicObject,
+        next: &NextState,
+        stays: bool,
+    ) {
+        let message = &next.message;
+        let Some((type_, reason, action)) = told_of(&next.state, !next.blockers.is_empty(), stays) else {
+            return;
         };
         let spec = &claim.data["spec"];
         let what = |key: &str| spec[key].as_str().unwrap_or_default();
@@ -171,6 +192,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_executor_that_is_refused_has_not_started() {
+        let given = ClaimState::Upgrading {
+            since: "2026-11-02T09:00:00Z".parse().unwrap(),
+            before: evenkeel_core::rollout::Before::default(),
+            observed: None,
+        };
+        let reason = |stays: bool| told_of(&given, false, stays).map(|(_, reason, _)| reason);
+        assert_eq!((reason(false), reason(true)), (Some("ExecutorStarted"), Some("JobRefused")));
+    }
 
     #[test]
     fn what_is_new_is_told_in_the_words_of_the_status() {
