@@ -19,7 +19,7 @@ help: ## Print this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Show a cluster that is made up in the program, and break and heal it (ARGS='--scenario broken')
+demo: ## Show a whole upgrade of a cluster that is made up in the program (ARGS='--scenario broken' breaks and heals one)
 	$(CARGO) run -q -- demo $(ARGS)
 
 .PHONY: demo-upgrade
@@ -89,7 +89,7 @@ check-rules: ## Check the Prometheus alerts with promtool, and run their tests (
 	scripts/check-rules
 
 .PHONY: e2e-real
-e2e-real: real-binaries ## Test real nodes: kubelets, kubeadm, whole upgrades of them by Evenkeel; needs root (an hour)
+e2e-real: real-binaries ## Test real nodes: kubelets, kubeadm, whole upgrades of them by Evenkeel; needs root (an hour and a half)
 	$(CARGO) test -p evenkeel-devcluster --test real_nodes -- --include-ignored --nocapture --test-threads=1 $(ARGS)
 	$(CARGO) test --test real -- --include-ignored --nocapture --test-threads=1 $(ARGS)
 

@@ -1,4 +1,4 @@
-//! The whole way before your eyes: a skewed cluster seen and brought even, on a real control plane.
+//! The whole way before your eyes: a cluster seen, upgraded and even again, on a real control plane.
 //!
 //! `make demo-upgrade` runs it. It starts three kube-apiservers and what belongs to them in a namespace of their own, runs the
 //! operator under its own service account, and lets the tests' stand-in change the versions. What it says about

@@ -429,3 +429,21 @@ fn every_form_of_an_import_is_seen() {
     assert_eq!(parent("mod b;\npub struct X;\nfn f() { b::g() }\n"), ["src/a.rs and src/a/b.rs"]);
     assert_eq!(parent("pub(crate) mod b;\npub(crate) use b::Y;\n"), ["src/a.rs and src/a/b.rs"]);
 }
+
+/// People look a finding up by its code.
+#[test]
+fn every_code_of_a_finding_is_explained() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let enums = ["core/src/plan/finding_id.rs", "core/src/disruption/preflight/code.rs"].map(read).concat();
+    let code = |line: &str| {
+        let (_, text) = line.trim().strip_prefix("Self::")?.split_once(" => \"")?;
+        Some(text.split('"').next()?.to_owned())
+    };
+    let mut codes: BTreeSet<String> = enums.lines().filter_map(code).collect();
+    assert!(codes.len() > 60);
+    codes.insert(evenkeel_core::skew::policy::WEBHOOKS_BEFORE_UPGRADE.id.to_owned());
+    let page = read("docs/findings.md");
+    let row = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
+    let explained: BTreeSet<String> = page.lines().filter_map(row).collect();
+    assert_eq!(explained, codes);
+}

@@ -1,6 +1,5 @@
-//! How long the two pure functions take that run at every change: the judgement of a cluster, and the next step of an
-//! upgrade; and one look of the operator, from a pod that changed to the decision. `make bench` runs it. Neither a network nor a cluster is involved: this is what deciding costs, not what
-//! observing or acting does.
+//! How long deciding takes: the judgement of a cluster, the next step of an upgrade, and one look of the operator from a
+//! changed pod to the decision. `make bench` runs it; no network and no cluster is involved.
 //!
 //! Times depend on the machine and on what else runs on it. Beside them is the number of instructions, which does not:
 //! callgrind counts them, where valgrind is installed.

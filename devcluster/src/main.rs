@@ -69,7 +69,7 @@ struct Keep {
 
 #[derive(Args)]
 struct Build {
-    /// Build besides what real nodes are made of: another half an hour the first time, and 2 GB in the cache
+    /// Build besides what real nodes are made of: another half an hour the first time, and 2.5 GB in the cache
     #[arg(long)]
     real: bool,
 }

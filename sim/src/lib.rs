@@ -28,8 +28,8 @@
 //! What is served and done is held against a real control plane: the same cases are sent to both. This crate implements
 //! budgets and evictions by itself, from what Kubernetes does, so that a program under test can be checked against it.
 //!
-//! Ground floor first: `random`, `clock`, `program`, `labels`, `heartbeat`, `record`, `by_key`, `index`, `kind_history`,
-//! `journal`, `store`, `observed_write`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` · `serve` · `pace`. `api` uses two
+//! Ground floor first: `random`, `clock`, `signal`, `program`, `labels`, `heartbeat`, `record`, `by_key`, `index`, `kind_history`,
+//! `journal`, `store`, `observed_write`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` · `serve` · `pace` · `crowd`. `api` uses two
 //! things of `models`: how a condition is set, and which apiservers run.
 
 #![allow(clippy::type_complexity, reason = "boxed streams and closures, each written once")]

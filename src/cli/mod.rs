@@ -159,7 +159,8 @@ struct OperatorArgs {
     /// one of them leads.
     #[arg(long, env = "EVENKEEL_LEASE_NAMESPACE", default_value = LEASE_NAMESPACE, value_name = "NAMESPACE")]
     lease_namespace: String,
-    /// Namespace in which executors' Jobs run.
+    /// Namespace in which executors' Jobs run. The policies and roles of config/upgrade name the default: whoever takes
+    /// another one changes them too.
     #[arg(
         long,
         env = "EVENKEEL_EXECUTOR_NAMESPACE",

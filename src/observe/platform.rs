@@ -1,8 +1,7 @@
 //! The distributions that a cluster may be, and what each of them shows of its components.
 //!
-//! Pure. Here belongs what is known of whole platforms (policy reference: where running versions can be found from
-//! inside); how a single pod or endpoint is read does not. The invariant: a platform explains why components are
-//! seen or not seen; it adds none, and it never changes a version.
+//! Pure. Here belongs what is known of whole platforms; how a single pod or endpoint is read does not. The invariant: a
+//! platform explains why components are seen or not seen; it adds none, and it never changes a version.
 
 use std::collections::BTreeMap;
 use std::fmt;

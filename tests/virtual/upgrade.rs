@@ -1,7 +1,7 @@
 //! The operator with upgrades: a whole upgrade of a cluster, while it dies, is cut off, is paused and lied to, executors
 //! fail and people interfere.
 //!
-//! Checked after every write of any run: the invariants of the design, by [`watcher`]. Without people in between every run
+//! Checked after every write of any run: the invariants of docs/architecture.md, by [`watcher`]. Without people in between every run
 //! has to end as the one without faults.
 
 mod attacks;

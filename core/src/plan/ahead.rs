@@ -1,6 +1,6 @@
 //! A plan, and the cluster that it starts from.
 //!
-//! Here belongs what whoever asks what lies ahead has to say. The invariant: a node that several hops drain counts for the
+//! Here belongs what has to be known to foretell an upgrade. The invariant: a node that several hops drain counts for the
 //! first of them.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+//! The judgement by tables of versions, and what it says in words.
+
 use expect_test::{Expect, expect};
 
 use super::policy::{Judgement, Policy, RuleSubject, Running, Servers};

@@ -1,3 +1,5 @@
+//! Version strings as they are found, and how they compare.
+
 use super::*;
 
 fn read(text: &str) -> Result<(String, String), ParseError> {

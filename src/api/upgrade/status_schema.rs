@@ -89,8 +89,8 @@ pub struct Soak {
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// What an approval names: 32 hex digits computed from everything in `spec` that changes what is done or when, from the
-    /// version that the upgrade began at, from the versions on the way, and from the executors. Names, reasons, `mode` and
-    /// `suspend` are no part of it.
+    /// version that the upgrade began at, from the versions on the way, and from the executors. Names of
+    /// windows, freezes and gates, reasons, `mode` and `suspend` are no part of it.
     pub hash: String,
     /// The oldest kube-apiserver's version when the plan was made.
     pub from: String,
@@ -118,7 +118,7 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waves_omitted: i32,
     /// About how long the rest takes when nothing is in its way: by what this upgrade's own components and nodes took,
-    /// where three of a kind are done, else a guess. Windows, soaks and parked nodes are not counted.
+    /// where three of a kind are done, else a guess. Windows, freezes, soaks, gates and parked nodes are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<PlanEstimate>,
     /// What stands in the way or should be known, the gravest first, with what will keep nodes from being drained.

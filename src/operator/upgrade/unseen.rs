@@ -1,6 +1,6 @@
 //! For how long something has been out of sight, so that nothing can be decided.
 //!
-//! Here belongs when a person is told of that; what has to be seen, and how it is told, is for whoever asks. The invariant: what
+//! Here belongs when a person is told; what has to be seen, and the words for it, belong to the caller. The invariant: what
 //! passes by itself within a moment is no news.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Follows every event of the cluster beside the operator and notes each broken invariant of the design.
+//! Follows every event of the cluster beside the operator and notes each broken invariant of docs/architecture.md.
 //!
 //! It shares no code with the operator and trusts none of its words: versions come from the apiservers and Nodes
 //! themselves, health from the pods, and who deleted what from the audit log. Here belongs the reading: every event gets

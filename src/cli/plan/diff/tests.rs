@@ -1,3 +1,5 @@
+//! What a comparison of two plans says.
+
 use expect_test::expect;
 use serde_json::json;
 
