@@ -141,7 +141,9 @@ pub fn probe_client(config: &Config, address: &str) -> Result<Client, ClientErro
 /// server's certificate is not verified.
 fn probed(config: &Config, address: &str) -> Result<Config, ClientError> {
     let uri = |source| ClientError::Address { address: address.to_owned(), source };
-    let shared_name = config.cluster_url.host().unwrap_or("kubernetes.default.svc").to_owned();
+    let shared_name = config.cluster_url.host().unwrap_or("kubernetes.default.svc");
+    // A certificate names an IPv6 address without the brackets that it has in a URL.
+    let shared_name = shared_name.trim_start_matches('[').trim_end_matches(']').to_owned();
     let scheme = config.cluster_url.scheme_str().unwrap_or("https").to_owned();
     let mut config = config.clone();
     config.tls_server_name = config.tls_server_name.or(Some(shared_name));
@@ -319,5 +321,13 @@ mod tests {
         let config = Config::new("http://shared.example:6443".parse().unwrap());
         assert!(probe_client(&config, "[2001:db8::1]:6443").is_ok());
         assert!(matches!(probe_client(&config, "not an address"), Err(ClientError::Address { .. })));
+    }
+
+    /// Inside of an IPv6 cluster, the address that the certificate has to name is in brackets in the URL alone.
+    #[tokio::test]
+    async fn a_probe_checks_the_certificate_against_an_ipv6_address_too() {
+        let config = Config::new("https://[fd00:10:96::1]:443".parse().unwrap());
+        let built = probe_client(&config, "[fd00::a]:6443").map(|_| ());
+        assert!(built.is_ok(), "{built:?}");
     }
 }
