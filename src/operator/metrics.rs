@@ -1,8 +1,8 @@
 //! The operator's metrics: names, labels, and nothing that decides a value.
 //!
 //! No other file uses the prometheus crate. The invariants: every label value comes from a closed set or from the
-//! caller's rows; each series whose labels are known beforehand exists from the start with 0; and a series whose row is
-//! gone is removed.
+//! caller's rows; each series whose labels are known beforehand exists from the start with 0; a series whose row is
+//! gone is removed; and a process that does not lead shows nothing of what only the leader sees.
 
 mod table;
 mod upgrades;
@@ -312,9 +312,45 @@ impl Metrics {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Shows whether this process holds the Lease.
+    /// Shows whether this process holds the Lease. When it does not, every row that only a leader shows is removed: the
+    /// next leader shows its own, and an alert would take both for one cluster. Nothing of the term may run any more.
     pub fn leader(&self, leads: bool) {
         self.leader.set(i64::from(leads));
+        if !leads {
+            self.forget();
+        }
+    }
+
+    /// Removes every row of a judgement and of an upgrade.
+    fn forget(&self) {
+        // Every field is named, so that whoever adds one decides what becomes of it.
+        let Self {
+            end_of_life,
+            instances,
+            behind,
+            ahead,
+            behind_limit,
+            violations,
+            upgrades,
+            // Of the process, whether it leads or not; and counts, which never fall.
+            registry: _,
+            leader: _,
+            reconcile_duration: _,
+            reconcile_errors: _,
+            collector_success: _,
+            collector_errors: _,
+            evictions: _,
+            // The newest of all replicas counts: what a former leader wrote was written. Without it, the alert on an
+            // old report would be silent, or come an hour early, until the next leader has written one.
+            report_success: _,
+        } = self;
+        end_of_life.clear();
+        instances.clear();
+        behind.clear();
+        ahead.clear();
+        behind_limit.clear();
+        violations.clear();
+        upgrades.clear();
     }
 
     /// Counts a reconcile that ended with `outcome` after `took`.

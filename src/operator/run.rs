@@ -149,6 +149,7 @@ async fn campaign(
     while let Some(term) = stop.run_until_cancelled(leadership.gained()).await {
         metrics.leader(true);
         lead(watches, options, &effects, term, metrics, clock, stop).await;
+        // The controllers only borrow the metrics, and so are gone by now: none shows a row after this.
         metrics.leader(false);
     }
     electing.cancel();

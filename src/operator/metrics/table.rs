@@ -40,6 +40,11 @@ impl<const N: usize> Table<N> {
             _ = self.gauge.remove_label_values(&labels.each_ref().map(String::as_str));
         }
     }
+
+    /// Removes every row.
+    pub(super) fn clear(&self) {
+        self.replace(std::iter::empty());
+    }
 }
 
 pub(super) fn show<'a, R, const N: usize>(

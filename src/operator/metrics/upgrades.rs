@@ -77,6 +77,16 @@ impl Upgrades {
         })
     }
 
+    /// Removes every row of every upgrade.
+    pub(super) fn clear(&self) {
+        let Self { nodes, waiting, waiting_for, blocked, omitted } = self;
+        nodes.clear();
+        waiting.clear();
+        waiting_for.clear();
+        blocked.clear();
+        omitted.clear();
+    }
+
     /// Shows how many nodes of each upgrade are in each state; replaces what was shown before.
     pub fn show_nodes(&self, rows: &[UpgradeNodes<'_>]) {
         show(&self.nodes, rows, |row| ([row.upgrade, row.state], integer(row.count)));
