@@ -1,9 +1,10 @@
 //! Turns a judgement of the cluster into rows of metrics.
 //!
 //! Here belongs which rows a judgement gives; names and labels belong to [`super::metrics`]. The invariant: the
-//! number of series is bounded, whatever versions the nodes report.
+//! number of series is bounded, whatever versions and pools the nodes report.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::skew::lifecycle::Catalogue;
@@ -19,18 +20,50 @@ use super::metrics::{Distance, EndOfLife, Instances, Metrics, Violations};
 /// How many rows have a series with their own version. The instances of all further rows are counted under [`OTHER`],
 /// so that kubelets which report made-up versions cannot add series without end.
 const MAX_VERSIONS: usize = 200;
+/// How many pools have series of their own. The nodes of all further pools are shown as one pool, [`OTHER`]: a kubelet
+/// may set the label that names its pool.
+const MAX_POOLS: usize = 100;
 const OTHER: &str = "other";
 
 /// Sets the metrics from `judged`, which was judged by `policy`; `releases` says when the maintenance of a minor ends.
 pub(super) fn show(metrics: &Metrics, judged: &Assessment, policy: &Policy, releases: &Catalogue) {
-    instances(metrics, &judged.rows);
-    distances(metrics, &judged.rows);
-    violations(metrics, &judged.rows);
+    let pools = Pools::of(&judged.rows);
+    instances(metrics, &judged.rows, &pools);
+    distances(metrics, &judged.rows, &pools);
+    violations(metrics, &judged.rows, &pools);
     limits(metrics, judged, policy);
     ends(metrics, &judged.rows, releases);
 }
 
-fn instances(metrics: &Metrics, rows: &[Row]) {
+/// The pools of nodes that are shown by name.
+struct Pools<'a>(BTreeSet<&'a str>);
+
+impl<'a> Pools<'a> {
+    /// The largest pools, so that a few nodes with made-up pools keep no real one from being named; of pools of one
+    /// size the first by name.
+    fn of(rows: &'a [Row]) -> Self {
+        let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+        for row in rows.iter().filter(|row| Self::is_of_nodes(row)) {
+            *sizes.entry(&row.pool).or_default() += row.count;
+        }
+        let mut pools: Vec<_> = sizes.into_iter().collect();
+        // The sort is stable: pools of one size stay in the order of their names.
+        pools.sort_by_key(|(_, size)| Reverse(*size));
+        Self(pools.into_iter().take(MAX_POOLS).map(|(pool, _)| pool).collect())
+    }
+
+    /// The name under which the pool of `row` is shown.
+    fn shown(&self, row: &'a Row) -> &'a str {
+        if Self::is_of_nodes(row) && !self.0.contains(&*row.pool) { OTHER } else { &row.pool }
+    }
+
+    /// Whether nodes say which pool it is. Every other component has a pool of our own naming.
+    fn is_of_nodes(row: &Row) -> bool {
+        matches!(row.component, Component::Kubelet | Component::KubeProxy)
+    }
+}
+
+fn instances<'a>(metrics: &Metrics, rows: &'a [Row], pools: &Pools<'a>) {
     let mut counts: BTreeMap<(Component, &str, String, String), u64> = BTreeMap::new();
     for (n, row) in rows.iter().enumerate() {
         let minor = row.version.minor().map_or_else(|| "unknown".to_owned(), |minor| minor.to_string());
@@ -39,7 +72,7 @@ fn instances(metrics: &Metrics, rows: &[Row]) {
         } else {
             (OTHER.to_owned(), OTHER.to_owned())
         };
-        *counts.entry((row.component, &row.pool, version, minor)).or_default() += row.count as u64;
+        *counts.entry((row.component, pools.shown(row), version, minor)).or_default() += row.count as u64;
     }
     let shown: Vec<_> = counts
         .iter()
@@ -54,11 +87,11 @@ fn instances(metrics: &Metrics, rows: &[Row]) {
     metrics.instances(&shown);
 }
 
-fn distances(metrics: &Metrics, rows: &[Row]) {
+fn distances<'a>(metrics: &Metrics, rows: &'a [Row], pools: &Pools<'a>) {
     let mut most: BTreeMap<(Component, &str), (i64, i64)> = BTreeMap::new();
     for row in rows {
         let (Some(behind), Some(ahead)) = (row.behind, row.ahead()) else { continue };
-        let (all_behind, all_ahead) = most.entry((row.component, &row.pool)).or_default();
+        let (all_behind, all_ahead) = most.entry((row.component, pools.shown(row))).or_default();
         *all_behind = (*all_behind).max(behind.into());
         // kube-apiservers of two minors are not ahead of each other: their spread has its own rule.
         let ahead = if row.component == Component::KubeApiserver { 0 } else { ahead };
@@ -71,17 +104,18 @@ fn distances(metrics: &Metrics, rows: &[Row]) {
     metrics.distances(&shown);
 }
 
-fn violations(metrics: &Metrics, rows: &[Row]) {
+fn violations<'a>(metrics: &Metrics, rows: &'a [Row], pools: &Pools<'a>) {
     let mut counts: BTreeMap<(Component, &str, &str, &str), u64> = BTreeMap::new();
     for row in rows {
         let Some(rule) = row.rule() else { continue };
+        let pool = pools.shown(row);
         // A rule that is kept has a row with 0, so that an alert on it does not lose its series.
         for (severity, standing) in [("Unsupported", Standing::Unsupported), ("AtLimit", Standing::AtLimit)] {
             let count = if row.standing == standing { row.count as u64 } else { 0 };
-            *counts.entry((row.component, &row.pool, rule.id, severity)).or_default() += count;
+            *counts.entry((row.component, pool, rule.id, severity)).or_default() += count;
         }
         if row.standing == Standing::Transitional {
-            *counts.entry((row.component, &row.pool, rule.id, "Warning")).or_default() += row.count as u64;
+            *counts.entry((row.component, pool, rule.id, "Warning")).or_default() += row.count as u64;
         }
     }
     let shown: Vec<_> = counts
@@ -269,11 +303,49 @@ mod tests {
         let text = text(&cluster);
         let series = text.lines().filter(|line| line.starts_with("evenkeel_component_instances{")).count();
         assert!(series <= MAX_VERSIONS + 1, "{series} series");
-        let sum: f64 = text
-            .lines()
-            .filter(|line| line.starts_with("evenkeel_component_instances{component=\"kubelet\""))
-            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
-            .sum();
-        assert!((sum - 5000.0).abs() < 0.5, "none is lost: {sum}");
+        assert_eq!(sum(&text, "evenkeel_component_instances{component=\"kubelet\""), 5000, "none is lost");
+    }
+
+    /// Whoever has a kubelet's credentials may relabel its node.
+    #[test]
+    fn made_up_pools_make_no_series() {
+        // Every second one is too old, and the made-up pools come first by name.
+        let real = (0..40).map(|n| Node { pool: "real".into(), ..node(&format!("r{n:04}"), "v1.33.1") });
+        let made_up = (0..5000).map(|n| {
+            let kubelet = if n % 2 == 0 { "v1.33.1" } else { "v1.36.4" };
+            Node { pool: format!("a{n:04}").into(), ..node(&format!("n{n:04}"), kubelet) }
+        });
+        let cluster = Parts {
+            instances: vec![instance(Component::KubeApiserver, "a", "v1.37.1")],
+            nodes: real.chain(made_up).map(Arc::new).collect(),
+            ..Parts::default()
+        }
+        .seal();
+        let text = text(&cluster);
+        let mut pools: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let Some((name, labels)) = line.split_once('{') else { continue };
+            let pool = labels.split_once("pool=\"").and_then(|(_, pool)| pool.split('"').next());
+            pools.entry(name).or_default().extend(pool);
+        }
+        pools.retain(|_, pools| !pools.is_empty());
+        assert_eq!(pools.len(), 4, "{:?}", pools.keys());
+        for (name, pools) in pools {
+            let kept = ["control-plane", "real", "a0000", OTHER].iter().all(|pool| pools.contains(pool));
+            assert!(kept && pools.len() == MAX_POOLS + 2, "{name}: {pools:?}");
+        }
+        assert_eq!(sum(&text, "evenkeel_component_instances{component=\"kubelet\""), 5040, "none is lost");
+        let broken =
+            "evenkeel_violations{component=\"kubelet\",pool=\"other\",rule=\"R2\",severity=\"Unsupported\"";
+        let other = (5000 - (MAX_POOLS - 1)) / 2;
+        assert_eq!(sum(&text, broken), other, "none of those that break a rule is lost");
+        let behind = "evenkeel_component_minor_versions_behind{component=\"kubelet\",pool=\"other\"";
+        assert_eq!(sum(&text, behind), 4, "the worst of them");
+    }
+
+    /// The sum of all series that begin with `series`.
+    fn sum(text: &str, series: &str) -> usize {
+        let of = |line: &str| line.strip_prefix(series)?.rsplit_once(' ')?.1.parse::<usize>().ok();
+        text.lines().filter_map(of).sum()
     }
 }
