@@ -101,7 +101,7 @@ fn manifest(
     let spec = object(&mut template, "spec");
     // Bound directly: the node is cordoned, and the scheduler would keep it off.
     spec.insert("nodeName".to_owned(), json!(&*subject.node));
-    spec.entry("restartPolicy").or_insert_with(|| json!("Never"));
+    unless_set(spec, "restartPolicy", json!("Never"));
     push(spec, "tolerations", &[json!({ "operator": "Exists" })]);
     let component = if subject.is_of_plane() { "control-plane" } else { subject.component.name() };
     let components: Vec<&str> = subject.moves().iter().map(|component| component.name()).collect();
@@ -117,8 +117,7 @@ fn manifest(
             if let Some(container) = container.as_object_mut() {
                 push(container, "env", &env);
                 // What a program says when it refuses is read in the NodeUpgrade.
-                let policy = container.entry("terminationMessagePolicy");
-                policy.or_insert_with(|| json!("FallbackToLogsOnError"));
+                unless_set(container, "terminationMessagePolicy", json!("FallbackToLogsOnError"));
             }
         }
     }
@@ -165,9 +164,19 @@ fn object_in<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<Stri
     }
 }
 
+/// What is at `key`, where nothing is: `value`. Null is nothing, as it is to the server.
+fn unless_set<'a>(map: &'a mut Map<String, Value>, key: &str, value: Value) -> &'a mut Value {
+    let entry = map.entry(key).or_insert(Value::Null);
+    if entry.is_null() {
+        *entry = value;
+    }
+    entry
+}
+
+/// Adds `items` to the list at `key`, made when it is missing. What is no list stays as it is written: the server
+/// refuses such a Job and says why, which a person could not see of one that we had mended.
 fn push(map: &mut Map<String, Value>, key: &str, items: &[Value]) {
-    let entry = map.entry(key).or_insert_with(|| json!([]));
-    if let Some(list) = entry.as_array_mut() {
+    if let Some(list) = unless_set(map, key, json!([])).as_array_mut() {
         list.extend(items.iter().cloned());
     }
 }
@@ -225,6 +234,36 @@ mod tests {
             let value = |name: &str| env.iter().find(|of| of["name"] == name).unwrap()["value"].clone();
             assert_eq!((value("EVENKEEL_COMPONENT"), value("EVENKEEL_COMPONENTS")), (json!(one), json!(all)));
         }
+    }
+
+    /// In YAML, `env:` with nothing behind it is null, which the server takes for nothing.
+    #[test]
+    fn a_field_that_is_null_is_filled_as_one_that_is_missing() {
+        let container = |more: Value| {
+            let mut container = json!({ "name": "up", "image": "x" });
+            container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            container
+        };
+        let missing = json!({ "spec": { "containers": [container(json!({}))] } });
+        let null = json!({
+            "metadata": { "labels": null },
+            "spec": {
+                "nodeName": null,
+                "restartPolicy": null,
+                "tolerations": null,
+                "containers": [container(json!({ "env": null, "terminationMessagePolicy": null }))],
+            },
+        });
+        let job = |template| manifest("evenkeel-uid-1", "claim", "uid", 1, &subject(), template);
+        assert_eq!(job(null), job(missing));
+        let odd =
+            json!({ "spec": { "tolerations": "all", "containers": [container(json!({ "env": {} }))] } });
+        let pod = &job(odd)["spec"]["template"]["spec"];
+        assert_eq!(
+            (&pod["tolerations"], &pod["containers"][0]["env"]),
+            (&json!("all"), &json!({})),
+            "for the server"
+        );
     }
 
     #[test]
