@@ -265,6 +265,19 @@ async fn approvals(cluster: &Cluster) -> TestResult {
     patch("author", r#"{"metadata":{"labels":{"team":"platform"}}}"#, "").await?;
     patch("author", r#"{"spec":{"suspend":true}}"#, "").await?;
     kept_in_git(cluster, &upgrade("RequireApproval")).await?;
+    patch("author", r#"{"spec":{"approval":null}}"#, "").await?;
+    // A merge removes the field. Whoever writes the object as a whole stores null, which is no approval either.
+    let null = r#"[{"op":"add","path":"/spec/approval","value":null}]"#;
+    for taken_back in ["one that was never given", "one that was given"] {
+        expect(cluster, "author", &["patch", name, "--type=json", "-p", null], "").await?;
+        let stored = kubectl(cluster, &["get", name, "-o", "json"]).await?;
+        if !stored.contains(r#""approval": null"#) {
+            return Err(Failure::new(format!("{taken_back}: {stored}")));
+        }
+        patch("author", r#"{"spec":{"suspend":true}}"#, "").await?;
+        patch("author", approval, needs).await?;
+        patch("approver", approval, "").await?;
+    }
     patch("author", r#"{"spec":{"approval":null}}"#, "").await
 }
 
