@@ -1,21 +1,22 @@
 //! Claims: created before the Node is touched, moved from state to state, deleted when there is nothing left to claim.
 //!
 //! Here belong the writes of `NodeUpgrade`; the core decides the states. The invariant: a claim that has changed
-//! since it was read is not written, and a step that needs a drained node is recorded only after a fresh read
-//! confirms that the node is drained.
+//! since it was read is not written; a step that needs a drained node is recorded only after a fresh read confirms that
+//! the node is drained; and a state is recorded with everything that is to be remembered of it, or not at all.
 
 use std::sync::Arc;
 
 use evenkeel_core::cluster::Surroundings;
 use evenkeel_core::disruption::may_stay;
 use evenkeel_core::rollout::{Drained, Subject};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective};
 use kube::core::DynamicObject;
-use kube::{Resource as _, ResourceExt as _};
+use kube::{CustomResourceExt as _, Resource as _, ResourceExt as _};
 use serde_json::json;
 
 use super::actions::{Hands, claims, nodes};
 use super::outcome::{FIELD_MANAGER, NextState, Outcome, Stop, stop};
+use super::status::unknown_field;
 use crate::api::upgrade::FINALIZER;
 use crate::api::{ClusterUpgrade, NodeUpgrade, decode, job_result, spec_of, status_of};
 use crate::observe::fold::Watched as _;
@@ -60,10 +61,21 @@ impl Hands {
         status.job = job_result(&before, next.attempt, next.job.as_ref());
         let patch =
             json!({ "metadata": { "resourceVersion": resource_version }, "status": replace(&status) });
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            // A server drops what its definition lacks, and the next state would be decided by what is left.
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::default()
+        };
         let patch = Patch::Merge(&patch);
         let sent = self.send(async |client| claims(client).patch_status(&name, &params, &patch).await).await;
-        let claim = sent.map_err(|error| stop(&format!("record NodeUpgrade {name}"), &error))?;
+        let claim = sent.map_err(|error| {
+            let what = format!("record NodeUpgrade {name}");
+            match unknown_field(&error, NodeUpgrade::crd_name()) {
+                Some(why) => Stop::Refused(what, why),
+                None => stop(&what, &error),
+            }
+        })?;
         let stays = before.status.is_some_and(|before| before.state == status.state);
         self.events.claim(upgrade, &claim, &next, stays);
         Ok(Outcome::Claim(Box::new(claim)))

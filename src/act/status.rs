@@ -69,10 +69,24 @@ where
 /// missing.
 pub fn dropped(written: &DynamicObject, wanted: &Value, definition: &str) -> Option<String> {
     let field = lacks(&written.data["status"], wanted, "status")?;
-    Some(format!(
-        "the server drops {field}: its CustomResourceDefinition {definition} is of another version; install this one's with \
-         kubectl apply -k config/crd"
-    ))
+    Some(format!("the server drops {field}: {}", of_another_version(definition)))
+}
+
+/// The same of a write that was to be refused rather than lose a field (`fieldValidation=Strict`): `None` where the
+/// server says anything else.
+pub(super) fn unknown_field(error: &NotDone, definition: &str) -> Option<String> {
+    let NotDone::Failed(kube::Error::Api(status)) = error else { return None };
+    // Before that, the message has the whole object, longer than a line may be.
+    let (_, unknown) = status.message.rsplit_once("strict decoding error: unknown field \"")?;
+    let field = unknown.split('"').next()?;
+    Some(format!("the server does not know {field}: {}", of_another_version(definition)))
+}
+
+fn of_another_version(definition: &str) -> String {
+    format!(
+        "its CustomResourceDefinition {definition} is of another version; install this one's with kubectl apply -k \
+         config/crd"
+    )
 }
 
 fn lacks(is: &Value, wanted: &Value, path: &str) -> Option<String> {

@@ -110,13 +110,13 @@ impl Story {
         hash
     }
 
-    /// Installs a definition of ClusterUpgrades whose status lacks a field.
-    async fn lacks(&self, field: &str) {
+    /// Installs a definition of the kind of that plural whose status lacks a field.
+    async fn lacks(&self, plural: &str, field: &str) {
         self.watcher.lock().unwrap().waits_are_dropped |= field == "waitingFor";
-        let old = definition_of_upgrades(|schema| {
+        let old = definition_of(plural, |schema| {
             schema["properties"]["status"]["properties"].as_object_mut().unwrap().remove(field);
         });
-        let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
+        let path = format!("{DEFINITIONS}/{plural}.evenkeel.dev");
         // A merge would leave the field in.
         let mut object = self.kube.get(&path).await.unwrap();
         object["spec"]["versions"] = old["spec"]["versions"].clone();
@@ -173,7 +173,7 @@ pub fn story<T: Send>(says: &str, mode: &str, tell: impl AsyncFnOnce(&Story) -> 
         let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let story = Story { setting, cluster, kube, watcher, metrics };
         if says.contains("old-definition") {
-            story.lacks("soaks").await;
+            story.lacks("clusterupgrades", "soaks").await;
         }
         if says.contains("no-definition") {
             story.kube.delete(&format!("{DEFINITIONS}/{DEFINITION}")).await.unwrap();
@@ -306,8 +306,13 @@ fn without_the_definition_the_upgrade_says_so_and_nothing_moves() {
 
 /// The definition of ClusterUpgrades, changed by `change`.
 fn definition_of_upgrades(change: impl FnOnce(&mut Value)) -> Value {
+    definition_of("clusterupgrades", change)
+}
+
+/// The definition of the kind of that plural, changed by `change`.
+fn definition_of(plural: &str, change: impl FnOnce(&mut Value)) -> Value {
     let all = evenkeel::api::definitions();
-    let (_, definition) = all.iter().find(|(file, _)| file.contains("clusterupgrades")).unwrap();
+    let (_, definition) = all.iter().find(|(file, _)| file.contains(plural)).unwrap();
     let mut definition = serde_json::to_value(definition).unwrap();
     change(&mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
     definition
@@ -399,7 +404,7 @@ fn a_definition_that_becomes_older_costs_no_write_after_the_other() {
         let upgrade = story.is("Suspended", "").await;
         assert!(!upgrade["status"]["waitingFor"].is_null(), "{upgrade:#}");
         story.comes_to_a_stand().await;
-        story.lacks("waitingFor").await;
+        story.lacks("clusterupgrades", "waitingFor").await;
         // Something that changes the status a little: it is written anew.
         story.kube.merge(&at, &json!({"spec": {"failurePolicy": {"maxFailed": 3}}})).await.unwrap();
         sleep(Duration::from_secs(10)).await;
@@ -415,6 +420,25 @@ fn a_definition_that_becomes_older_costs_no_write_after_the_other() {
         let statuses: Vec<String> = statuses.map(Call::line).collect();
         assert!(statuses.len() < 5, "{} statuses in five minutes: {:?}", statuses.len(), statuses.first());
         story.kube.merge(&at, &json!({"spec": {"suspend": false}})).await.unwrap();
+        story.is("Completed", "").await;
+    });
+}
+
+/// What a claim remembers is not lost: it waits with the state before, and its node stays as it is.
+#[test]
+fn a_definition_of_claims_that_becomes_older_keeps_them_where_they_are() {
+    story("", "Automatic", async |story| {
+        story.until("a node drains", |_, claims| nodes_that_are(claims, "Draining") > 0).await;
+        story.lacks("nodeupgrades", "deadlineTime").await;
+        let line = "the server does not know status.deadlineTime: its CustomResourceDefinition nodeupgrades.";
+        let told = story.is("WritesRefused", line).await;
+        assert_eq!(condition(&told, "Stalled").unwrap()["status"], "True");
+        sleep(Duration::from_mins(10)).await;
+        let claims = story.kube.list(CLAIMS).await;
+        assert!(nodes_that_are(&claims, "Draining") > 0, "{claims:#?}");
+        assert_eq!(nodes_that_are(&claims, "Upgrading"), 0, "{claims:#?}");
+        let path = format!("{DEFINITIONS}/nodeupgrades.evenkeel.dev");
+        story.kube.merge(&path, &definition_of("nodeupgrades", |_| ())).await.unwrap();
         story.is("Completed", "").await;
     });
 }
