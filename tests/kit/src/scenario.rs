@@ -2,13 +2,14 @@
 //! under budgets that are fine, tight and impossible.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use evenkeel_devcluster::{Cluster, Failure, NodeGroup, TestResult, V1_36};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::ListParams;
+use tokio::time::Instant;
 
 /// Where the cluster begins and where it goes.
 pub const FROM: &str = "v1.36.4";
@@ -154,5 +155,14 @@ mod tests {
         assert_eq!(answered(breaks_off_once).await?, "Ready");
         assert_eq!(asked.get(), 2);
         Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_never_comes_fails_in_the_end() {
+        let began = Instant::now();
+        let told = answered(async || Err::<(), _>(Failure::new("connection refused"))).await;
+        assert!(format!("{told:?}").contains("connection refused"), "{told:?}");
+        let took = began.elapsed();
+        assert!((ASKS_AGAIN..ASKS_AGAIN + Duration::from_secs(1)).contains(&took), "{took:?}");
     }
 }
