@@ -84,7 +84,10 @@ pub(super) fn has_ended(round: &Round<'_>, claim: &Claim) -> bool {
 /// decision when it is.
 pub(super) fn works_still(round: &mut Round<'_>, claim: &Claim, since: Timestamp) -> bool {
     let until = was_asked(round, claim, since).until;
-    let runs = round.job_of(claim) == Some(&JobState::Running) || running_pod(round, claim).is_some();
+    let runs = match round.job_of(claim) {
+        Some(job) => *job == JobState::Running,
+        None => running_pod(round, claim).is_some(),
+    };
     let works = runs && round.world.now < until;
     if works {
         round.wake(until);

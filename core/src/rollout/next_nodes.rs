@@ -68,8 +68,8 @@ pub(super) fn open(round: &mut Round<'_>) {
             return;
         }
         match waits_for(round, &groups, members) {
-            Some(line) if members.nodes.iter().any(|node| node.member.at_target == Some(false)) => {
-                round.blocks(WaitReason::GroupsInOrder, line);
+            Some(wait) if members.nodes.iter().any(|node| node.member.at_target == Some(false)) => {
+                round.blocked.push(wait);
             }
             Some(_) => {}
             None => open_group(round, members),
@@ -83,11 +83,13 @@ pub(super) fn halt(round: &mut Round<'_>) {
         return;
     }
     let groups = members(round);
-    for members in groups.iter().filter(|members| waits_for(round, &groups, members).is_none()) {
-        let working = members.nodes.iter().filter(|selected| selected.in_flight()).count();
-        let Ok(InTurn { candidates, at_most }) = in_turn(round, members, candidates(round, members)) else {
+    for members in &groups {
+        if waits_for(round, &groups, members).is_some() {
             continue;
-        };
+        }
+        let working = members.nodes.iter().filter(|selected| selected.in_flight()).count();
+        let candidates = candidates(round, members);
+        let Ok(InTurn { candidates, at_most }) = in_turn(round, members, candidates) else { continue };
         let excepted = |of: &Selected<'_>| round.excepted.contains_key(&of.member.node.name);
         let next = candidates.iter().filter(|of| !excepted(of));
         for Selected { member, claim } in next.take(at_most.min(members.limit.saturating_sub(working))) {
@@ -150,7 +152,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
     let InTurn { candidates, at_most } = match in_turn(round, members, candidates) {
         Ok(in_turn) => in_turn,
         Err(_) if working > 0 => return,
-        Err(line) => return round.blocks(WaitReason::GroupsInOrder, line),
+        Err(wait) => return round.blocked.push(wait),
     };
     let most = working.saturating_add(at_most).min(*limit);
     // The zone whose turn it is, where zones go one after the other.

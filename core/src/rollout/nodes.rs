@@ -74,8 +74,11 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             }
         }
         ClaimState::Claimed if at_target(node, claim) => {
-            if !give_back(round, node, claim) {
+            if give_back(round, node, claim) {
+            } else if node.ready {
                 round.record(claim, ClaimState::Upgraded { at: now }, "was at the target already");
+            } else {
+                round.actions.push(release(claim));
             }
         }
         ClaimState::Claimed if ours && node.unschedulable => {
@@ -116,7 +119,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             if give_back(round, node, claim) {
             } else if claim.ending || stale {
                 round.actions.push(release(claim));
-            } else if at_target(node, claim) {
+            } else if at_target(node, claim) && node.ready {
                 round.record(claim, ClaimState::Upgraded { at: now }, "reached the target while parked");
             }
         }

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::group::{Members, members};
 use super::not_opened::NotOpened;
 use super::round::{Round, after};
-use super::whose_turn::{nodes_left, proven};
+use super::whose_turn::{nodes_behind, proven};
 use crate::upgrade::{Soak, Soaked};
 
 /// What soaks or has soaked, as of now.
@@ -37,7 +37,7 @@ pub(super) fn follow(round: &Round<'_>) -> Vec<Soak> {
 /// Whether nobody has to wait for a node of `members` any more. Of a group without a node at the target nothing soaks.
 fn is_done(round: &Round<'_>, members: &Members<'_>) -> bool {
     let there = members.nodes.iter().any(|node| node.member.at_target == Some(true));
-    there && nodes_left(round, members).next().is_none()
+    there && nodes_behind(round, members).next().is_none()
 }
 
 fn one(round: &Round<'_>, what: Soaked, length: SignedDuration, done: bool) -> Option<Soak> {

@@ -343,8 +343,8 @@ pub struct NodeGroup {
     #[serde(default = "one")]
     #[schemars(schema_with = "checks::amount")]
     pub max_unavailable: IntOrString,
-    /// The groups that have to be done before a node of this group is taken up. Nodes that a person holds keep nobody
-    /// waiting.
+    /// The groups that have to be done, and their upgraded nodes ready, before a node of this group is taken up. Nodes that a
+    /// person holds keep nobody waiting.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub depends_on: Vec<String>,
@@ -352,7 +352,8 @@ pub struct NodeGroup {
     /// `OneAtATime`: a zone begins when every node of the last one is done, but for those that are parked or held. Default `Any`.
     #[serde(default)]
     pub zones: Zones,
-    /// How many nodes of the group go first; the others wait until these run the version. Default 0.
+    /// How many nodes of the group go first; the others wait until these run the version, and while one of them is not ready.
+    /// Default 0.
     #[serde(default)]
     #[schemars(schema_with = "checks::canaries")]
     pub canary: i32,

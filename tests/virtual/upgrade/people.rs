@@ -65,6 +65,8 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
                 cluster.start_kubelet(&node, &version);
             }
         }
+        ["silent", node] => cluster.kubelets().stop(node),
+        ["again", node] => _ = cluster.start_kubelet(node, &version_of(kube, node).await),
         ["image", "missing"] => cluster.kubelets().set_missing(IMAGE, true),
         ["image", "there"] => cluster.kubelets().set_missing(IMAGE, false),
         ["hold", node] => annotate(kube, node, json!("")).await,

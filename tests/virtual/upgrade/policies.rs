@@ -136,9 +136,26 @@ fn nobody_follows_what_broke_at_the_new_version() {
     let run = ends(&canary);
     assert_eq!(said(&run), ("NodesFailed", true, "0/9"));
     assert_eq!(run.end["upgrades"]["up"]["progress"]["failed"], 2, "one of each group: {:#}", run.end);
-    for begins in [group, canary] {
-        end_as("what broke", "NodesFailed", crashes(&begins, 4));
+    for begins in [&group, &canary] {
+        end_as("what broke", "NodesFailed", crashes(begins, 4));
     }
+    // Whoever deletes the claim does not say that the node is well, and neither does whoever uncordons it.
+    for begins in [
+        format!("{group}; at 600000 delete-claim kubelet canary-1"),
+        format!("{group}; at 600000 delete-claim kubelet canary-1; at 620000 uncordon canary-1"),
+        format!("{breaks}/main-1 breaks; at 0 canary rest 1; at 600000 delete-claim kubelet main-1"),
+    ] {
+        assert_eq!(said(&ends(&begins)).0, "NodesHeld", "{begins}");
+    }
+}
+
+#[test]
+fn nobody_follows_a_canary_that_is_lost_while_it_soaks() {
+    let soak = "at 0 soak canary 600; at 500000 silent canary-1";
+    let run = ends(soak);
+    assert_eq!((said(&run).0, said(&run).2), ("NodesHeld", "3/9"), "{:#}", run.end);
+    let run = ends(&format!("{soak}; at 1800000 again canary-1"));
+    assert_eq!(said(&run), DONE, "{:#}", run.end);
 }
 
 #[test]

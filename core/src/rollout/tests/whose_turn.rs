@@ -230,3 +230,71 @@ fn a_node_that_cannot_be_drained_keeps_no_canary_place() {
     let second = toy.log.iter().position(|line| line == "Claim up.kubelet.n-3").unwrap();
     assert!(toy.log[..second].contains(&"Uncordon n-2".to_owned()), "{:#?}", toy.log);
 }
+
+/// A node that is not ready any more proves nothing, and neither does the end of its claim.
+#[test]
+fn nobody_follows_a_node_at_the_new_version_that_is_not_ready() {
+    let canary =
+        |soak| NodeGroup { canary: 1, soak: SignedDuration::from_secs(soak), ..group("all", None, 6) };
+    let web = NodeGroup { depends_on: vec!["canary".into()], ..group("web", Some("web"), 4) };
+    let zones = NodeGroup { zones: Zones::OneAtATime, ..group("all", None, 6) };
+    let first = group("canary", Some("canary"), 1);
+    for (groups, line) in [
+        (vec![canary(300)], "group all: the others wait until its canaries run v1.37.1; n-1 is not ready"),
+        (vec![web, first], "group web waits until group canary is done (n-2); n-2 is not ready"),
+        (vec![zones], "group all: the other zones wait until zone a is done (n-1); n-1 is not ready"),
+    ] {
+        let mut toy = toy(groups);
+        let last = if line.contains("n-1") { "n-1" } else { "n-2" };
+        let done = |toy: &Toy| {
+            let on = |claim: &&crate::rollout::Claim| claim.is_of_kubelet() && *claim.subject.node == *last;
+            let of = toy.claims.iter().find(on);
+            of.is_some_and(|claim| claim.state.name() == "Upgraded") && toy.kubelets_in_flight() == 0
+        };
+        toy.run_until(900, done);
+        let (went, now) = (toy.kubelets("Upgraded"), crate::fixture::at(toy.seconds));
+        toy.cluster.change_node(last, |node| {
+            (node.ready, node.heartbeat, node.not_ready_since) = (false, Some(now), Some(now));
+        });
+        for _ in 0..600 {
+            toy.tick();
+        }
+        assert_eq!((toy.kubelets_in_flight(), toy.kubelets("Upgraded")), (0, went), "{:#?}", toy.log);
+        let status = toy.status();
+        assert!(status.lines().iter().any(|wait| wait == line), "{line}: {:#?}", status.lines());
+        assert!(!status.phase.stalled(), "it may come back: {:?}", status.phase);
+        toy.pass(16 * 60);
+        let status = toy.status();
+        assert_eq!(
+            (status.phase, status.message.contains(line)),
+            (UpgradePhase::NodesHeld, true),
+            "{status:?}"
+        );
+        toy.cluster.change_node(last, |node| (node.ready, node.not_ready_since) = (true, None));
+        toy.run_until(3000, |toy| toy.phase() == UpgradePhase::Completed);
+    }
+}
+
+#[test]
+fn whoever_deletes_the_claim_of_a_broken_canary_does_not_say_that_it_is_well() {
+    let mut toy = toy(vec![NodeGroup { canary: 1, ..group("all", None, 6) }]);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| toy.kubelets("Upgrading") == 1);
+    let now = crate::fixture::at(toy.seconds);
+    toy.cluster.change_node("n-1", |node| {
+        (node.kubelet, node.ready) = (Observed::Known("v1.37.1".parse().unwrap()), false);
+        (node.heartbeat, node.not_ready_since) = (Some(now), Some(now));
+    });
+    toy.run_until(600, |toy| toy.kubelets("Failed") == 1);
+    for claim in toy.claims.iter_mut().filter(|claim| claim.is_of_kubelet()) {
+        claim.ending = true;
+    }
+    toy.run_until(100, |toy| toy.claims.iter().all(|claim| !claim.is_of_kubelet()));
+    for _ in 0..300 {
+        toy.tick();
+    }
+    assert!(!toy.log.iter().any(|line| line.contains("kubelet.n-2")), "{:#?}", toy.log);
+    // A person who holds it says that it is theirs.
+    toy.cluster.change_node("n-1", |node| node.held = true);
+    toy.run_until(600, |toy| toy.log.iter().any(|line| line == "Claim up.kubelet.n-2"));
+}

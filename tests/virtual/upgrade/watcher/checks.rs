@@ -411,7 +411,7 @@ impl Watcher {
                 bad.push(format!("its kubelet is at {}", node.kubelet));
             }
             let was_upgrading = before.state == "Upgrading";
-            if was_upgrading && !node.ready && self.knows_node(&after.node, node.ready_since) {
+            if !node.ready && self.knows_node(&after.node, node.ready_since) {
                 bad.push("its node is not ready".to_owned());
             }
             let daemon = self

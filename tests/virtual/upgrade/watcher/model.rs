@@ -61,6 +61,8 @@ pub struct Node {
     pub others: Option<Instant>,
     /// It was cordoned by us while no other node of the control plane was.
     pub is_control_plane: bool,
+    /// A person put the annotation on it that holds it.
+    pub held: bool,
     /// The value of the taint by which we ask the scheduler to avoid it.
     pub outdated: Option<String>,
     /// Its other taints.
@@ -79,6 +81,7 @@ impl Node {
         let (ours, taints): (Vec<Value>, Vec<Value>) =
             object["spec"]["taints"].as_array().cloned().unwrap_or_default().into_iter().partition(is_ours);
         Self {
+            held: !object["metadata"]["annotations"]["evenkeel.dev/hold"].is_null(),
             outdated: ours.first().map(|taint| text(&taint["value"])),
             taints,
             cordoned_since: before

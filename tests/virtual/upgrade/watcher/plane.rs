@@ -46,14 +46,28 @@ impl Watcher {
         self.has_job(claim).then(|| "its Job still runs".to_owned())
     }
 
-    /// 9: a node is not given back before the Job has ended that works on it, whatever its kubelet says.
+    /// 9: a node that an executor was given is not given back before it is seen at the version and ready, and before the Job
+    /// has ended that works on it.
     pub(super) fn gives_back(&mut self, name: &str, before: &Node) {
         let mine = before.marked_by().and_then(|(claim, uid)| Some((self.claims.get(claim)?, uid)));
         let works = mine.is_some_and(|(claim, uid)| {
             claim.uid == uid && claim.state == "Upgrading" && self.has_job(claim)
         });
+        let touched = |claim: &Claim| matches!(claim.state.as_str(), "Failed" | "Upgrading");
+        let half = mine.filter(|(claim, uid)| claim.uid == *uid && claim.of_kubelet() && touched(claim));
+        let is_there = |claim: &Claim| match (version(&before.kubelet), version(&claim.to)) {
+            (Some(found), Some(wanted)) => found.0 == wanted.0 && found.1 >= wanted.1,
+            _ => false,
+        };
+        let behind =
+            half.is_some_and(|(claim, _)| !is_there(claim) && self.knows_node(name, before.kubelet_since));
+        let unready = half.is_some() && !before.ready && self.knows_node(name, before.ready_since);
         if works {
             self.fault(9, format!("gives {name} back while its Job still runs"));
+        }
+        if behind || unready {
+            let state = if behind { format!("at {}", before.kubelet) } else { "not ready".to_owned() };
+            self.fault(9, format!("gives {name} back, which an executor was given and which is {state}"));
         }
     }
 
@@ -80,7 +94,7 @@ impl Watcher {
     /// 9: a claim does not go before the Job has ended that it owns, as long as its Node is there.
     pub(super) fn lets_go(&mut self, name: &str, claim: &Claim) {
         let here = self.nodes.get(&claim.node).is_some_and(|node| node.uid == claim.node_uid);
-        if claim.state == "Failed" && here && self.has_job(claim) {
+        if matches!(claim.state.as_str(), "Failed" | "Upgrading") && here && self.has_job(claim) {
             self.fault(9, format!("lets {name} go while its Job still runs"));
         }
     }

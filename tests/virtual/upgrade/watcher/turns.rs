@@ -60,19 +60,26 @@ impl Watcher {
         })
     }
 
-    /// Why `claim` is too early for the groups that `group` depends on: a node of theirs is under way, or failed and is cordoned
-    /// still.
+    /// Why `claim` is too early for the groups that `group` depends on: a node of theirs is under way, failed and is cordoned
+    /// still, or has the version and is not ready.
     fn goes_before_groups(&self, upgrade: &Upgrade, group: &Group, claim: &Claim) -> Option<String> {
-        let earlier = |node: &Node| {
+        let before_it = |node: &Node| {
             let of = upgrade.group_of(&node.labels)?;
             group.depends_on.contains(&of.name).then(|| of.name.clone())
         };
         self.nodes.iter().find_map(|(name, node)| {
-            let before = earlier(node)?;
+            let before = before_it(node)?;
             let failed = node.cordoned && self.is_claimed(name, node, claim, &["Failed"]);
-            let out = failed || self.is_claimed(name, node, claim, &FLIGHT);
+            let out =
+                failed || self.is_unwell(name, node, claim) || self.is_claimed(name, node, claim, &FLIGHT);
             out.then(|| format!("before {name} of group {before}"))
         })
+    }
+
+    /// Whether `node` came to the version of `claim` and is known not to be ready, and nobody holds it.
+    fn is_unwell(&self, name: &str, node: &Node, claim: &Claim) -> bool {
+        let known = self.knows_node(name, node.ready_since) && self.knows_node(name, node.kubelet_since);
+        node.kubelet_is_another && is_at(&node.kubelet, &claim.to) && !node.ready && !node.held && known
     }
 
     /// Why `claim` is too early for the canaries of `group`.
@@ -92,10 +99,11 @@ impl Watcher {
             let failed = self.is_claimed(name, node, claim, &["Failed"]);
             // What changed a moment ago may be known as it was before.
             let there = is_at(&node.kubelet, &claim.to) || !self.knows_node(name, node.kubelet_since);
-            if there && !busy && !failed {
+            let unwell = self.is_unwell(name, node, claim);
+            if there && !busy && !failed && !unwell {
                 proven.push(node.kubelet_since);
             } else {
-                taken += usize::from(busy || failed);
+                taken += usize::from(busy || failed || unwell);
             }
         }
         if proven.len() < group.canary {
