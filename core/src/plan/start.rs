@@ -65,9 +65,8 @@ impl Start {
         let (kubelets, still) = kubelets(wish, findings);
         let mut proxies = Still::new();
         for proxy in wish.cluster.of(Component::KubeProxy) {
-            // One that is part of the kubelet's process moves with it.
             let Some(version) = proxy.version.known() else { continue };
-            if proxy.evidence != Evidence::SameProcess && !of_rke2(version) {
+            if !moves_with_node(wish.cluster, proxy, version) {
                 proxies.entry(version.minor()).or_default().push(proxy.name.clone());
             }
         }
@@ -91,6 +90,14 @@ impl Start {
 /// Whether RKE2 runs it: one service of the host moves its static pods, the kubelet and kube-proxy.
 fn of_rke2(version: &KubeVersion) -> bool {
     version.suffix().contains("rke2")
+}
+
+/// Whether `proxy` moves with the kubelet of its node, and no later than it would be too old: it is part of the same
+/// process, or a static pod of the same service. One that stayed behind its kubelet is too old before that moves.
+fn moves_with_node(cluster: &Cluster, proxy: &Instance, version: &KubeVersion) -> bool {
+    let kubelet = || proxy.node.as_ref().and_then(|node| cluster.node(node)?.kubelet.minor());
+    proxy.evidence == Evidence::SameProcess
+        || of_rke2(version) && kubelet().is_some_and(|kubelet| kubelet <= version.minor())
 }
 
 /// Where an instance is: its node, or its own name where no node is visible.

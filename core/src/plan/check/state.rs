@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ptr;
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, Component, Evidence, Reach};
+use crate::cluster::{Cluster, Component, Evidence, Instance, Reach};
 use crate::skew::policy::{Judgement, Policy, RuleSubject, Servers};
 use crate::upgrade::{Member, Unit};
 use crate::version::{Effective, KubeVersion};
@@ -25,9 +25,24 @@ pub(super) struct Part {
     pub(super) reach: Reach,
     /// The plan may move it.
     pub(super) ours: bool,
+    /// The index of the part that takes it along, whoever moves that one.
+    pub(super) follows: Option<usize>,
 }
 
 impl Part {
+    /// What others move, as far as `instance` tells, which runs `version`.
+    fn of(instance: &Instance, version: &KubeVersion) -> Self {
+        Self {
+            component: instance.component,
+            place: instance.node.as_ref().unwrap_or(&instance.name).clone(),
+            node: instance.node.clone(),
+            version: version.clone(),
+            reach: instance.reach,
+            ours: false,
+            follows: None,
+        }
+    }
+
     pub(super) fn name(&self) -> String {
         format!("{} on {}", self.component, self.place)
     }
@@ -51,13 +66,27 @@ pub(super) struct State {
     pub(super) parts: Vec<Part>,
 }
 
+/// Whether the node of that name tells what its kubelet runs.
+fn knows_kubelet(cluster: &Cluster, node: &str) -> bool {
+    cluster.node(node).is_some_and(|node| node.kubelet.known().is_some())
+}
+
+/// What the components of the cluster tell of the nodes that they are on.
+#[derive(Default)]
+struct OnNodes<'a> {
+    /// A kube-apiserver runs there.
+    hosts: BTreeSet<&'a Arc<str>>,
+    /// A kube-apiserver is part of the same service as the kubelet.
+    of_one_process: BTreeSet<&'a Arc<str>>,
+    /// The kube-proxies that come with the kubelet, and their versions.
+    taken_along: BTreeMap<&'a Arc<str>, Vec<(&'a Instance, &'a KubeVersion)>>,
+}
+
 impl State {
     /// `unit` is what the plan moves together.
     pub(super) fn of(cluster: &Cluster, members: &[Member<'_>], unit: Unit) -> Self {
-        let mut parts: Vec<Part> = Vec::new();
-        let mut members = members.iter().peekable();
-        let mut hosts = BTreeSet::new();
-        let mut of_one_process = BTreeSet::new();
+        let mut state = Self { parts: Vec::new() };
+        let mut on = OnNodes::default();
         for instance in cluster.instances() {
             let Some(version) = instance.version.known() else { continue };
             let component = instance.component;
@@ -65,29 +94,38 @@ impl State {
             if component == Component::Kubectl || proxy && instance.evidence == Evidence::SameProcess {
                 continue;
             }
-            let place = instance.node.as_ref().unwrap_or(&instance.name);
-            if component == Component::KubeApiserver {
-                hosts.insert(place.clone());
+            let rke2 = version.suffix().contains("rke2");
+            // RKE2 runs it as a static pod of the service that is the kubelet.
+            let kubelet = || instance.node.as_ref().filter(|node| knows_kubelet(cluster, node));
+            if let Some(node) = kubelet().filter(|_| proxy && rke2) {
+                on.taken_along.entry(node).or_default().push((instance, version));
+                continue;
             }
-            let rke2 = component == Component::KubeApiserver && version.suffix().contains("rke2");
-            if instance.evidence == Evidence::SameProcess || rke2 {
-                of_one_process.insert(place.clone());
+            let place = instance.node.as_ref().unwrap_or(&instance.name);
+            let server = component == Component::KubeApiserver;
+            if server {
+                on.hosts.insert(place);
+            }
+            if instance.evidence == Evidence::SameProcess || server && rke2 {
+                on.of_one_process.insert(place);
             }
             // One that finds its kube-apiserver by a Service or a load balancer is no part of its node.
             let roams = component == Component::CloudControllerManager && instance.reach != Reach::Local;
             let of_others = proxy || roams && unit == Unit::Node;
-            let same = |part: &Part| part.component == component && part.version == *version;
-            if !(proxy && parts.iter().any(same)) {
-                parts.push(Part {
-                    component,
-                    place: place.clone(),
-                    node: instance.node.clone(),
-                    version: version.clone(),
-                    reach: instance.reach,
-                    ours: !of_others,
-                });
+            let same = |part: &Part| {
+                part.component == component && part.version == *version && part.follows.is_none()
+            };
+            if !(proxy && state.parts.iter().any(same)) {
+                state.parts.push(Part { ours: !of_others, ..Part::of(instance, version) });
             }
         }
+        state.kubelets(cluster, members, &on);
+        state
+    }
+
+    /// Adds the kubelets, each with the kube-proxies that it takes along.
+    fn kubelets(&mut self, cluster: &Cluster, members: &[Member<'_>], on: &OnNodes<'_>) {
+        let mut members = members.iter().peekable();
         for node in cluster.nodes() {
             // The members are some of the nodes, in the same order.
             let member = members.next_if(|member| ptr::eq(member.node, node.as_ref()));
@@ -98,21 +136,40 @@ impl State {
                 part.component == Component::Kubelet && part.version == *version && part.ours == ours
             };
             // A node with a kube-apiserver may move together with it, so it is a part of its own.
-            if hosts.contains(&node.name)
-                || !parts.iter().any(|part| same(part) && !hosts.contains(&part.place))
-            {
-                parts.push(Part {
+            let shared = |part: &Part| same(part) && !on.hosts.contains(&part.place);
+            let known = self.parts.iter().position(shared).filter(|_| !on.hosts.contains(&node.name));
+            let at = known.unwrap_or(self.parts.len());
+            if known.is_none() {
+                self.parts.push(Part {
                     component: Component::Kubelet,
                     place: node.name.clone(),
                     node: Some(node.name.clone()),
                     version: version.clone(),
                     // A kubelet in the process of a kube-apiserver talks to that one.
-                    reach: if of_one_process.contains(&node.name) { Reach::Local } else { Reach::Any },
+                    reach: if on.of_one_process.contains(&node.name) { Reach::Local } else { Reach::Any },
                     ours,
+                    follows: None,
                 });
             }
+            for (proxy, version) in on.taken_along.get(&node.name).into_iter().flatten() {
+                let alike = |part: &Part| {
+                    part.component == proxy.component && part.version == **version && part.follows == Some(at)
+                };
+                if !self.parts.iter().any(alike) {
+                    self.parts.push(Part { follows: Some(at), ..Part::of(proxy, version) });
+                }
+            }
         }
-        Self { parts }
+    }
+
+    /// The part at `at` goes to `version`, and so does what it takes along, if that is older.
+    pub(super) fn set(&mut self, at: usize, version: &KubeVersion) {
+        for (nth, part) in self.parts.iter_mut().enumerate() {
+            let along = part.follows == Some(at) && part.version.minor() < version.minor();
+            if nth == at || along {
+                part.version = version.clone();
+            }
+        }
     }
 
     pub(super) fn servers(&self) -> impl Iterator<Item = &Part> {

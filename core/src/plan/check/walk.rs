@@ -98,17 +98,18 @@ impl Walk<'_> {
     /// What others have to have moved is moved by them, but not before the first kube-apiserver moves at all.
     fn needs(&mut self, hop: &Hop) {
         for need in &hop.needs {
-            let old = |part: &&mut Part| {
+            let old = |part: &Part| {
                 part.component == need.component && !part.ours && part.version.minor() < need.least
             };
-            for part in self.now.parts.iter_mut().filter(old) {
+            for at in 0..self.now.parts.len() {
+                let Some(part) = self.now.parts.get(at).filter(|part| old(part)) else { continue };
                 if !self.moved_servers {
                     let line =
                         format!("the first hop needs {need}, and {} is at {}", part.name(), part.version);
                     self.wrong.insert(Refutation::Order(line));
                 }
                 if let Ok(least) = format!("v{}.0", need.least).parse() {
-                    part.version = least;
+                    self.now.set(at, &least);
                 }
             }
         }
@@ -134,9 +135,7 @@ impl Walk<'_> {
             self.wrong.insert(Refutation::Order(format!("the plan moves {name}, which is not its own")));
         }
         self.moved_servers |= part.is_server();
-        if let Some(part) = self.now.parts.get_mut(at) {
-            part.version = hop.version.clone();
-        }
+        self.now.set(at, &hop.version);
         let write = format!("{name} to {}", hop.version);
         let after = self.now.broken(self.policy);
         self.compare(&before, after, &write);

@@ -95,3 +95,12 @@ fn stacked(servers: &[&str], kubelets: &[&str]) -> Cluster {
     all.set_instances(instances);
     all
 }
+
+/// A server of RKE2 and an agent, each with its kube-proxy, which is a static pod of the service that is the kubelet.
+fn rke2(server: &str, agent: &str, proxy: &str) -> Cluster {
+    let mut cluster = stacked(&[server], &[agent]);
+    cluster.set_node(Node { control_plane: true, ..node("cp-1", server) });
+    cluster.add_instance(instance(Component::KubeProxy, "kube-proxy-cp-1@cp-1", server));
+    cluster.add_instance(instance(Component::KubeProxy, "kube-proxy-n-1@n-1", proxy));
+    cluster
+}

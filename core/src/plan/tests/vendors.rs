@@ -241,3 +241,78 @@ fn a_hop_to_no_build_of_the_distribution_is_blocked() {
     expect!["V2: kube-apiservers run v1.35.4+29c95f3, and v1.36.9, the newest release of 1.36 that is known, names no build of it: name it in spec.via (--via)"].assert_eq(&blockers(&other, &to("v1.37.1")));
     assert_eq!(blockers(&stacked(&["v1.35.4-rc.1"], &["v1.35.4"]), &to("v1.37.1")), "");
 }
+
+#[test]
+fn a_kube_proxy_of_rke2_moves_with_its_node() {
+    let cluster = rke2("v1.36.4+rke2r1", "v1.33.8+rke2r1", "v1.33.8+rke2r1");
+    let upgrade = by_node("v1.37.1+rke2r1");
+    plans(
+        &cluster,
+        &upgrade,
+        &expect![[r#"
+        hop v1.36.4+rke2r1 (Cluster)
+          kubelets: those before 1.34
+        hop v1.37.1+rke2r1 (Target)
+          kube-apiserver, kube-controller-manager, kube-scheduler, kubelet on cp-1 from v1.36.4+rke2r1
+          kubelets: all
+        warns S1: the API is away while its only kube-apiserver is replaced: expect minutes without it; running pods go on, nothing is scheduled or replaced
+        checked
+    "#]],
+    );
+    let mut far = rke2("v1.33.8+rke2r1", "v1.33.8+rke2r1", "v1.33.8+rke2r1");
+    let way = ["v1.34.4+rke2r1", "v1.35.4+rke2r1", "v1.36.4+rke2r1"];
+    let named = Upgrade { via: way.map(|version| version.parse().unwrap()).into(), ..upgrade };
+    plans(
+        &far,
+        &named,
+        &expect![[r#"
+        hop v1.34.4+rke2r1 (Person)
+          kube-apiserver, kube-controller-manager, kube-scheduler, kubelet on cp-1 from v1.33.8+rke2r1
+          kubelets: those before 1.32
+        hop v1.35.4+rke2r1 (Person)
+          kube-apiserver, kube-controller-manager, kube-scheduler, kubelet on cp-1 from v1.34.4+rke2r1
+          kubelets: those before 1.33
+        hop v1.36.4+rke2r1 (Person)
+          kube-apiserver, kube-controller-manager, kube-scheduler, kubelet on cp-1 from v1.35.4+rke2r1
+          kubelets: those before 1.34
+        hop v1.37.1+rke2r1 (Target)
+          kube-apiserver, kube-controller-manager, kube-scheduler, kubelet on cp-1 from v1.36.4+rke2r1
+          kubelets: all
+        warns S1: the API is away while its only kube-apiserver is replaced: expect minutes without it; running pods go on, nothing is scheduled or replaced
+        checked
+    "#]],
+    );
+    // Whoever moves a node that takes no part moves both.
+    far.set_node(Node { held: true, ..node("n-1", "v1.33.8+rke2r1") });
+    let told = told(&far, &named);
+    let needs: Vec<&str> = told.lines().filter(|line| line.starts_with("  needs")).collect();
+    assert_eq!((needs, told.lines().last()), (vec!["  needs kubelet at 1.34 or newer"], Some("checked")));
+}
+
+#[test]
+fn a_kube_proxy_of_rke2_that_no_node_takes_along_is_needed() {
+    // The static pod did not follow its kubelet, which has nothing to do for long.
+    let lags = rke2("v1.35.4+rke2r1", "v1.35.4+rke2r1", "v1.33.8+rke2r1");
+    let way = vec!["v1.36.4+rke2r1".parse().unwrap()];
+    plans(
+        &lags,
+        &Upgrade { via: way, ..by_node("v1.37.1+rke2r1") },
+        &expect![[r#"
+        hop v1.36.4+rke2r1 (Person)
+          kube-apiserver, kube-controller-manager, kube-scheduler, kubelet on cp-1 from v1.35.4+rke2r1
+          kubelets: those before 1.34
+        hop v1.37.1+rke2r1 (Target)
+          needs kube-proxy at 1.34 or newer
+          kube-apiserver, kube-controller-manager, kube-scheduler, kubelet on cp-1 from v1.36.4+rke2r1
+          kubelets: all
+        stops R3: kube-proxies would be too old for kube-apiservers of 1.37: they must be 1.34 or newer (kube-proxy-n-1@n-1): move the DaemonSet kube-proxy before that hop; kubeadm does with the control plane
+        warns S1: the API is away while its only kube-apiserver is replaced: expect minutes without it; running pods go on, nothing is scheduled or replaced
+        checked
+    "#]],
+    );
+    // Its Node does not tell a version, so that nobody knows when it moves.
+    let mut unknown = rke2("v1.36.4+rke2r1", "v1.36.4+rke2r1", "v1.33.8+rke2r1");
+    unknown.set_node(node("n-1", "latest"));
+    let needed = in_short(&unknown, &by_node("v1.37.1+rke2r1")).1;
+    assert!(needed.contains(&"blocks R3".to_owned()), "{needed:?}");
+}

@@ -1,8 +1,8 @@
-//! Ten ways in which a plan can be wrong.
+//! Ways in which a plan can be wrong.
 
 use super::*;
 
-/// Ten ways in which `make` could be wrong, each with a cluster that shows it: the second judge finds every one.
+/// Ways in which `make` could be wrong, each with a cluster that shows it: the second judge finds every one.
 #[test]
 fn every_wrong_plan_is_found() {
     type Wrong = (&'static str, Cluster, Upgrade, fn(&mut Plan));
@@ -11,6 +11,11 @@ fn every_wrong_plan_is_found() {
         let mut far = far();
         far.add_instance(instance(Component::KubeProxy, "kube-proxy-1@n-1", "v1.35.1"));
         far
+    };
+    let lags = || rke2("v1.35.4+rke2r1", "v1.35.4+rke2r1", "v1.33.8+rke2r1");
+    let by_way = || {
+        let via = vec!["v1.36.4+rke2r1".parse().unwrap()];
+        Upgrade { via, ..by_node("v1.37.1+rke2r1") }
     };
     let wrong: Vec<Wrong> = vec![
         ("a hop is left out", far(), to("v1.37.1"), |plan| drop(plan.hops.remove(0))),
@@ -35,6 +40,9 @@ fn every_wrong_plan_is_found() {
             plan.hops[1].kubelets = Pass::Before(crate::version::Minor::new(1, 35));
         }),
         ("a need is forgotten", old_proxy(), to("v1.39.1"), |plan| plan.hops[3].needs.clear()),
+        ("a need of a kube-proxy that stayed behind its node is forgotten", lags(), by_way(), |plan| {
+            plan.hops[1].needs.clear();
+        }),
         ("nodes move as a whole behind a load balancer", far(), to("v1.36.1"), |plan| {
             let steps = &mut plan.hops[0].steps;
             let controllers: Vec<Step> = steps.drain(2..).collect();
