@@ -24,7 +24,7 @@ pub fn zone(node: &Node) -> &str {
 pub struct Wave {
     /// The index of the group in [`Upgrade::groups`].
     pub group: usize,
-    /// They go first, before the others of their group.
+    /// They go first, before the others of their group, and these follow when they run the version.
     pub canary: bool,
     /// Their zone, where zones go one after the other; empty for nodes without one.
     pub zone: Option<Arc<str>>,
@@ -75,6 +75,7 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Membe
             moving.sort_by_cached_key(|(at, node, runs)| {
                 (node.ready, !is_spare(cluster, node), runs.release(), rank(cluster, *at))
             });
+            let moving = moving.into_iter().map(|(_, node, _)| node).collect();
             Some(of_group(at, group, (size, canaries), moving))
         });
         all.push(of_groups.flatten().collect());
@@ -127,35 +128,34 @@ pub fn is_empty(cluster: &Cluster, node: &Node) -> bool {
     cluster.pods_on(&node.name).all(stays)
 }
 
-/// The waves of one group of `size` nodes, of which `moving` move in this order, so many of them as canaries.
+/// The waves of one group of `size` nodes, of which `moving` move in this order, so many of them as canaries. Canaries
+/// are no exception to the order of zones: they are the first nodes of the first zone, and of the next ones where it has
+/// too few.
 fn of_group(
     at: usize,
     group: &NodeGroup,
-    (size, canaries): (usize, usize),
-    moving: Vec<(usize, &Node, KubeVersion)>,
+    (size, mut canaries): (usize, usize),
+    moving: Vec<&Node>,
 ) -> Vec<Wave> {
-    let wave = |canary: bool, zone: Option<Arc<str>>, nodes: Vec<&Node>| Wave {
-        group: at,
-        canary,
-        zone,
-        at_once: group.max_unavailable.of(size),
-        nodes: nodes.iter().map(|node| node.name.clone()).collect(),
-    };
-    let mut nodes: Vec<&Node> = moving.into_iter().map(|(_, node, _)| node).collect();
-    let rest = nodes.split_off(canaries.min(nodes.len()));
-    let mut waves = Vec::new();
-    if !nodes.is_empty() {
-        waves.push(wave(true, None, nodes));
+    let mut zones: BTreeMap<Option<&str>, Vec<&Node>> = BTreeMap::new();
+    for node in moving {
+        let zone = (group.zones == Zones::OneAtATime).then(|| zone(node));
+        zones.entry(zone).or_default().push(node);
     }
-    match group.zones {
-        Zones::Any if rest.is_empty() => {}
-        Zones::Any => waves.push(wave(false, None, rest)),
-        Zones::OneAtATime => {
-            let mut zones: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
-            for node in rest {
-                zones.entry(zone(node)).or_default().push(node);
+    let mut waves = Vec::new();
+    for (zone, mut nodes) in zones {
+        let rest = nodes.split_off(canaries.min(nodes.len()));
+        canaries -= nodes.len();
+        for (canary, nodes) in [(true, nodes), (false, rest)] {
+            if !nodes.is_empty() {
+                waves.push(Wave {
+                    group: at,
+                    canary,
+                    zone: zone.map(Arc::from),
+                    at_once: group.max_unavailable.of(size),
+                    nodes: nodes.iter().map(|node| node.name.clone()).collect(),
+                });
             }
-            waves.extend(zones.into_iter().map(|(zone, nodes)| wave(false, Some(zone.into()), nodes)));
         }
     }
     waves

@@ -4,13 +4,44 @@
 //! every node that a hop moves is in exactly one wave of it, which is of its own group.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::refutation::Refutation;
 use crate::cluster::Component;
 use crate::plan::hops::Plan;
 use crate::plan::waves::{Wave, ZONE};
-use crate::upgrade::{Member, Upgrade, Zones};
+use crate::upgrade::{Member, NodeGroup, Upgrade, Zones};
 use crate::version::KubeVersion;
+
+/// How far a group is in a hop.
+#[derive(Default)]
+struct Begun {
+    canaries: usize,
+    /// Nodes that are no canaries.
+    others: bool,
+    /// The zone of its last wave.
+    zone: Option<Arc<str>>,
+}
+
+impl Begun {
+    /// The group goes on with `wave`; returns what is out of turn.
+    fn goes_on(&mut self, wave: &Wave, group: &NodeGroup) -> Vec<String> {
+        let mut wrong = Vec::new();
+        self.canaries += if wave.canary { wave.nodes.len() } else { 0 };
+        if wave.canary && self.others || self.canaries > group.canary {
+            wrong.push(format!("group {}: its canaries are {} and not first", group.name, group.canary));
+        }
+        self.others |= !wave.canary;
+        // Canaries too: while a node of a zone is under way, none of another zone begins.
+        if self.zone > wave.zone {
+            let name = |zone: &Option<Arc<str>>| zone.as_deref().unwrap_or_default().to_owned();
+            let (now, before) = (name(&wave.zone), name(&self.zone));
+            wrong.push(format!("group {}: zone {now:?} comes after zone {before:?}", group.name));
+        }
+        self.zone.clone_from(&wave.zone);
+        wrong
+    }
+}
 
 /// What of `waves`, those of each hop of `plan`, does not keep what the groups of `upgrade` ask for.
 pub fn check_waves(
@@ -37,7 +68,7 @@ pub fn check_waves(
         }
         let mut late: BTreeSet<&str> =
             runs.iter().filter(|(_, (_, v))| hop.kubelets.moves(v, &hop.version)).map(|(n, _)| *n).collect();
-        let mut begun: Vec<usize> = Vec::new();
+        let mut begun: BTreeMap<usize, Begun> = BTreeMap::new();
         for wave in waves {
             let Some(group) = upgrade.groups.get(wave.group) else {
                 say(format!("a wave of the hop to {minor} is of no group"));
@@ -50,8 +81,9 @@ pub fn check_waves(
                     group.name, wave.at_once
                 ));
             }
-            if wave.canary && (begun.contains(&wave.group) || wave.nodes.len() > group.canary) {
-                say(format!("group {}: its canaries are {} and not first", group.name, group.canary));
+            let before = begun.entry(wave.group).or_default();
+            for line in before.goes_on(wave, group) {
+                say(line);
             }
             for needed in &group.depends_on {
                 let at = upgrade.groups.iter().position(|group| group.name == *needed);
@@ -63,7 +95,6 @@ pub fn check_waves(
                     ));
                 }
             }
-            begun.push(wave.group);
             for node in &wave.nodes {
                 let Some((member, _)) = runs.get(&**node).filter(|_| late.remove(&**node)) else {
                     say(format!(
@@ -75,8 +106,7 @@ pub fn check_waves(
                     say(format!("{node} is in a wave of group {}, which is not its own", group.name));
                 }
                 let zone = member.node.labels.get(ZONE).map_or("", String::as_str);
-                let zoned = group.zones == Zones::OneAtATime && !wave.canary;
-                if zoned && wave.zone.as_deref() != Some(zone) {
+                if group.zones == Zones::OneAtATime && wave.zone.as_deref() != Some(zone) {
                     say(format!("{node} is in a wave of another zone than {zone:?}"));
                 }
             }

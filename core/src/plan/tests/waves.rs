@@ -6,11 +6,12 @@ use super::*;
 use crate::cluster::Selector;
 use crate::upgrade::{Amount, NodeGroup, Zones};
 
-/// Two canaries in zone a, and two nodes in each of the zones a and b; one node is held and one is cordoned.
+/// A group of two canaries, and two nodes in each of the zones a and b, whose order is not that of the nodes' names; one
+/// node is held and one is cordoned.
 fn setting() -> (Cluster, Upgrade) {
     let mut all = cluster(&["v1.36.4"], "v1.36.4", &[]);
-    let pools = [("c-1", "canary", "a"), ("c-2", "canary", "a"), ("w-1", "web", "a"), ("w-2", "web", "b")];
-    let more = [("w-3", "web", "b"), ("w-4", "web", "a"), ("held", "web", "a"), ("cordoned", "web", "b")];
+    let pools = [("c-1", "canary", "a"), ("c-2", "canary", "a"), ("w-1", "web", "b"), ("w-2", "web", "a")];
+    let more = [("w-3", "web", "a"), ("w-4", "web", "b"), ("held", "web", "a"), ("cordoned", "web", "b")];
     for (name, pool, zone) in pools.into_iter().chain(more) {
         let labels = [("pool", pool), ("topology.kubernetes.io/zone", zone)];
         let labels = Arc::new(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
@@ -42,10 +43,7 @@ fn made_waves(cluster: &Cluster, upgrade: &Upgrade) -> (Plan, Vec<Vec<Wave>>) {
     (plan, waves)
 }
 
-#[test]
-fn groups_canaries_and_zones_in_order() {
-    let (cluster, upgrade) = setting();
-    let (plan, waves) = made_waves(&cluster, &upgrade);
+fn lines(waves: &[Vec<Wave>], upgrade: &Upgrade) -> String {
     let line = |wave: &Wave| {
         let group = &upgrade.groups[wave.group].name;
         format!(
@@ -56,14 +54,49 @@ fn groups_canaries_and_zones_in_order() {
             wave.nodes.join(" ")
         )
     };
-    let lines: Vec<String> = waves.concat().iter().map(line).collect();
-    expect![[r#"
-        canary canary false zone None, 1 of c-1 c-2
-        web canary true zone None, 3 of w-1
-        web canary false zone Some("a"), 3 of w-4
-        web canary false zone Some("b"), 3 of w-2 w-3"#]]
-    .assert_eq(&lines.join("\n"));
-    assert_eq!(check_waves(&plan, &waves, &upgrade, &upgrade.members(&cluster)), []);
+    waves.concat().iter().map(line).collect::<Vec<String>>().join("\n")
+}
+
+/// The waves of `upgrade` of `cluster` are these, and the second judge finds nothing wrong with them.
+#[track_caller]
+fn goes(cluster: &Cluster, upgrade: &Upgrade, expected: &Expect) {
+    let (plan, waves) = made_waves(cluster, upgrade);
+    expected.assert_eq(&lines(&waves, upgrade));
+    assert_eq!(check_waves(&plan, &waves, upgrade, &upgrade.members(cluster)), []);
+}
+
+#[test]
+fn groups_canaries_and_zones_in_order() {
+    let (cluster, mut upgrade) = setting();
+    goes(
+        &cluster,
+        &upgrade,
+        &expect![[r#"
+            canary canary false zone None, 1 of c-1 c-2
+            web canary true zone Some("a"), 3 of w-2
+            web canary false zone Some("a"), 3 of w-3
+            web canary false zone Some("b"), 3 of w-1 w-4"#]],
+    );
+    // The first zone has too few.
+    upgrade.groups[0].canary = 3;
+    goes(
+        &cluster,
+        &upgrade,
+        &expect![[r#"
+            canary canary false zone None, 1 of c-1 c-2
+            web canary true zone Some("a"), 3 of w-2 w-3
+            web canary true zone Some("b"), 3 of w-1
+            web canary false zone Some("b"), 3 of w-4"#]],
+    );
+    upgrade.groups[0].zones = Zones::Any;
+    goes(
+        &cluster,
+        &upgrade,
+        &expect![[r#"
+            canary canary false zone None, 1 of c-1 c-2
+            web canary true zone None, 3 of w-1 w-2 w-3
+            web canary false zone None, 3 of w-4"#]],
+    );
 }
 
 #[test]
@@ -71,7 +104,7 @@ fn every_wrong_wave_is_found() {
     type Wrong = (&'static str, fn(&mut Vec<Wave>));
     let (cluster, upgrade) = setting();
     let (plan, waves) = made_waves(&cluster, &upgrade);
-    let wrong: [Wrong; 9] = [
+    let wrong: [Wrong; 11] = [
         ("more at once than may be unavailable", |waves| waves[1].at_once += 9),
         ("none at once", |waves| waves[0].at_once = 0),
         ("a group before the one that it depends on", |waves| waves.swap(0, 1)),
@@ -89,6 +122,13 @@ fn every_wrong_wave_is_found() {
         ("a node of another zone", |waves| {
             let other = waves[3].nodes.remove(0);
             waves[2].nodes.push(other);
+        }),
+        ("zones in another order", |waves| waves.swap(2, 3)),
+        ("a canary of a later zone", |waves| {
+            let (later, zone) = (waves[3].nodes.remove(0), waves[3].zone.clone());
+            let first = std::mem::replace(&mut waves[1].nodes, vec![later]);
+            waves[2].nodes.extend(first);
+            waves[1].zone = zone;
         }),
         ("a node of another group", |waves| {
             let other = waves[0].nodes.remove(0);

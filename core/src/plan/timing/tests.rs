@@ -229,6 +229,28 @@ fn words_for_few_and_for_several_waves() {
     );
 }
 
+/// The canary is of the first zone, so that no other round has an odd node.
+#[test]
+fn no_bound_is_above_what_zones_and_canaries_take() {
+    let zoned = |number: usize| {
+        let mut own = of_pool("w", number);
+        let zone = ("topology.kubernetes.io/zone".to_owned(), if number < 3 { "b" } else { "a" }.to_owned());
+        Arc::make_mut(&mut own.labels).extend([zone]);
+        Arc::new(own)
+    };
+    let parts = Parts { nodes: (1..=5).map(zoned).collect(), ..Parts::default() };
+    let zones = NodeGroup { zones: Zones::OneAtATime, canary: 1, ..group("w", 2) };
+    see(
+        &plan(vec![hop("v1.37.1", Vec::new(), Pass::All)]),
+        &upgrade(vec![zones]),
+        parts,
+        &expect![[r#"
+        1.37 group w | group w moves 5 nodes in 3 waves, 2 at a time: 12 min
+        1.37 at least 12 min, P50 12 min, P90 19 min
+        at least 12 min, P50 12 min, P90 19 min"#]],
+    );
+}
+
 #[test]
 fn control_plane_nodes_go_one_at_a_time_whatever_their_groups_allow() {
     let control_plane = |number| Arc::new(Node { control_plane: true, ..of_pool("cp", number) });
