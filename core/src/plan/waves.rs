@@ -34,42 +34,42 @@ pub struct Wave {
     pub nodes: Vec<Arc<str>>,
 }
 
-/// The waves of each hop of `plan`, for the nodes of `members`, which are those of `cluster`, as they are now. Nodes that a person holds or cordoned are
-/// in none.
+/// The waves of each hop of `plan`, for the nodes of `members`, which are those of `cluster`, as they are now. Nodes that
+/// a person holds or cordoned are in none.
 pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Member<'_>]) -> Vec<Vec<Wave>> {
-    let known = |member: &Member<'_>| {
-        let node = member.node;
-        let held = node.held || node.unschedulable && node.cordoned_by.is_none();
-        node.kubelet.known().filter(|_| !held).cloned()
-    };
-    let mut runs: Vec<Option<KubeVersion>> = members.iter().map(known).collect();
+    let stays = |node: &Node| node.held || node.unschedulable && node.cordoned_by.is_none();
+    let mut runs: Vec<Option<KubeVersion>> =
+        members.iter().map(|member| member.node.kubelet.known().cloned()).collect();
     let mut all = Vec::new();
     for hop in &plan.hops {
         let with_server = hop.steps.iter().filter(|step| step.components.contains(&Component::Kubelet));
         let places: Vec<&Arc<str>> = with_server.map(|step| &step.place).collect();
-        let before = runs.clone();
         let mut moving: BTreeMap<usize, Vec<(usize, &Node, KubeVersion)>> = BTreeMap::new();
-        let mut counted = vec![0_usize; upgrade.groups.len()];
+        let mut sizes = vec![0_usize; upgrade.groups.len()];
+        // Nodes that run the version when the first canary would be taken up, whoever moved them: each is as good as a
+        // canary, or takes the place of one until it is ready.
+        let mut there = sizes.clone();
         for (member, runs) in members.iter().zip(&mut runs) {
-            let Some(count) = counted.get_mut(member.group) else { continue };
-            let at = *count;
-            *count += 1;
+            let (Some(size), Some(there)) = (sizes.get_mut(member.group), there.get_mut(member.group)) else {
+                continue;
+            };
+            let at = *size;
+            *size += 1;
             let Some(version) = runs.as_mut() else { continue };
-            if places.contains(&&member.node.name) {
+            let moves = !stays(member.node);
+            if moves && places.contains(&&member.node.name) {
                 *version = hop.version.clone();
-            } else if hop.kubelets.moves(version, &hop.version) {
+            }
+            if version.satisfies(&hop.version) {
+                *there += 1;
+            } else if moves && hop.kubelets.moves(version, &hop.version) {
                 moving.entry(member.group).or_default().push((at, member.node, version.clone()));
                 *version = hop.version.clone();
             }
         }
-        let proven = |at: usize| {
-            let here = members.iter().zip(&before).filter(|(member, _)| member.group == at);
-            here.filter(|(_, runs)| runs.as_ref().is_some_and(|runs| runs.satisfies(&hop.version))).count()
-        };
         let of_groups = by_dependency(&upgrade.groups).into_iter().filter_map(|at| {
-            let size = members.iter().filter(|member| member.group == at).count();
-            let group = upgrade.groups.get(at)?;
-            let canaries = group.canary.saturating_sub(proven(at));
+            let (group, size) = (upgrade.groups.get(at)?, *sizes.get(at)?);
+            let canaries = group.canary.saturating_sub(*there.get(at)?);
             let mut moving = moving.remove(&at)?;
             // Unhealthy ones first: they are unavailable already. Then spare ones, and then the oldest.
             moving.sort_by_cached_key(|(at, node, runs)| {

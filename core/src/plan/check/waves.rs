@@ -24,12 +24,14 @@ struct Begun {
 }
 
 impl Begun {
-    /// The group goes on with `wave`; returns what is out of turn.
-    fn goes_on(&mut self, wave: &Wave, group: &NodeGroup) -> Vec<String> {
+    /// The group, of which so many nodes are `there` from the start, goes on with `wave`; returns what is out of turn.
+    fn goes_on(&mut self, wave: &Wave, group: &NodeGroup, there: usize) -> Vec<String> {
         let mut wrong = Vec::new();
         self.canaries += if wave.canary { wave.nodes.len() } else { 0 };
-        if wave.canary && self.others || self.canaries > group.canary {
-            wrong.push(format!("group {}: its canaries are {} and not first", group.name, group.canary));
+        let wanted = group.canary.saturating_sub(there);
+        let few = !wave.canary && self.canaries < wanted;
+        if wave.canary && self.others || few || self.canaries > wanted {
+            wrong.push(format!("group {}: its canaries are {wanted} and not first", group.name));
         }
         self.others |= !wave.canary;
         // Canaries too: while a node of a zone is under way, none of another zone begins.
@@ -43,6 +45,21 @@ impl Begun {
     }
 }
 
+/// What the nodes run that are not left alone, with the member that each is.
+type Runs<'a> = BTreeMap<&'a str, (&'a Member<'a>, &'a KubeVersion)>;
+
+/// How many nodes of each group run `version` already, those that are left alone too.
+fn there(members: &[Member<'_>], runs: &Runs<'_>, version: &KubeVersion) -> BTreeMap<usize, usize> {
+    let mut there: BTreeMap<usize, usize> = BTreeMap::new();
+    for member in members {
+        let moved = runs.get(&*member.node.name).map(|(_, version)| *version);
+        if moved.or(member.node.kubelet.known()).is_some_and(|runs| runs.satisfies(version)) {
+            *there.entry(member.group).or_default() += 1;
+        }
+    }
+    there
+}
+
 /// What of `waves`, those of each hop of `plan`, does not keep what the groups of `upgrade` ask for.
 pub fn check_waves(
     plan: &Plan,
@@ -52,7 +69,7 @@ pub fn check_waves(
 ) -> Vec<Refutation> {
     let mut wrong = BTreeSet::new();
     let mut say = |line: String| wrong.insert(Refutation::Waves(line));
-    let mut runs: BTreeMap<&str, (&Member<'_>, &KubeVersion)> = BTreeMap::new();
+    let mut runs = Runs::new();
     let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
     for member in members {
         *sizes.entry(member.group).or_default() += 1;
@@ -68,6 +85,7 @@ pub fn check_waves(
         }
         let mut late: BTreeSet<&str> =
             runs.iter().filter(|(_, (_, v))| hop.kubelets.moves(v, &hop.version)).map(|(n, _)| *n).collect();
+        let there = there(members, &runs, &hop.version);
         let mut begun: BTreeMap<usize, Begun> = BTreeMap::new();
         for wave in waves {
             let Some(group) = upgrade.groups.get(wave.group) else {
@@ -82,7 +100,7 @@ pub fn check_waves(
                 ));
             }
             let before = begun.entry(wave.group).or_default();
-            for line in before.goes_on(wave, group) {
+            for line in before.goes_on(wave, group, there.get(&wave.group).copied().unwrap_or_default()) {
                 say(line);
             }
             for needed in &group.depends_on {

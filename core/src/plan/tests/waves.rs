@@ -99,12 +99,43 @@ fn groups_canaries_and_zones_in_order() {
     );
 }
 
+/// The rollout counts them alike.
+#[test]
+fn nodes_that_run_the_version_take_the_places_of_canaries() {
+    let (cluster, mut upgrade) = setting();
+    upgrade.groups[0].canary = 2;
+    let at_version = |name: &str, change: fn(&mut Node)| {
+        let mut cluster = cluster.clone();
+        let mut node = Node::clone(cluster.node(name).unwrap());
+        node.kubelet = crate::version::Observed::from_report("v1.37.1");
+        change(&mut node);
+        cluster.set_node(node);
+        cluster
+    };
+    let canaries = |cluster: &Cluster, upgrade: &Upgrade| {
+        let (plan, waves) = made_waves(cluster, upgrade);
+        assert_eq!(check_waves(&plan, &waves, upgrade, &upgrade.members(cluster)), []);
+        waves.concat().iter().filter(|wave| wave.canary).map(|wave| wave.nodes.len()).sum::<usize>()
+    };
+    assert_eq!(canaries(&cluster, &upgrade), 2);
+    for name in ["held", "cordoned", "w-1"] {
+        assert_eq!(canaries(&at_version(name, |_| {}), &upgrade), 1, "{name}");
+    }
+    // It proves nothing, and as soon as it is ready the others follow.
+    assert_eq!(canaries(&at_version("w-1", |node| node.ready = false), &upgrade), 1);
+    // What moves with a kube-apiserver moves before any canary.
+    let mut k3s = cluster.clone();
+    k3s.set_instances(["w-1"].map(|name| instance(Component::KubeApiserver, name, "v1.36.4+rke2r1")).into());
+    let by_node = Upgrade { groups: upgrade.groups.clone(), ..by_node("v1.37.1+rke2r1") };
+    assert_eq!(canaries(&k3s, &by_node), 1);
+}
+
 #[test]
 fn every_wrong_wave_is_found() {
     type Wrong = (&'static str, fn(&mut Vec<Wave>));
     let (cluster, upgrade) = setting();
     let (plan, waves) = made_waves(&cluster, &upgrade);
-    let wrong: [Wrong; 11] = [
+    let wrong: [Wrong; 12] = [
         ("more at once than may be unavailable", |waves| waves[1].at_once += 9),
         ("none at once", |waves| waves[0].at_once = 0),
         ("a group before the one that it depends on", |waves| waves.swap(0, 1)),
@@ -114,6 +145,7 @@ fn every_wrong_wave_is_found() {
             waves[1].nodes.extend(more);
             waves.remove(2);
         }),
+        ("fewer canaries than there are to be", |waves| waves[1].canary = false),
         ("a node that is forgotten", |waves| drop(waves[0].nodes.pop())),
         ("a node that moves twice", |waves| {
             let again = waves[0].nodes[0].clone();

@@ -158,6 +158,18 @@ fn what_is_carried_out_is_what_the_waves_say() {
     assert_eq!(told, ["n-1 n-2", "n-4", "n-5", "n-3 n-6"]);
     let went = together(&mut toy);
     assert_eq!(went, ["n-1", "n-2", "n-4", "n-5", "n-3 n-6"], "one canary at a time, then wave by wave");
+
+    // A node that somebody holds, and that runs the version, is as good as a canary.
+    let all = NodeGroup { canary: 1, ..group("all", None, 6) };
+    let mut toy = self::toy(vec![all]);
+    toy.cluster.change_node("n-6", |node| {
+        (node.kubelet, node.held) = (Observed::Known("v1.37.1".parse().unwrap()), true);
+    });
+    let members = toy.upgrade.members(&toy.cluster);
+    let waves = crate::plan::waves(toy.planned().plan(), &toy.upgrade, &toy.cluster, &members);
+    let told: Vec<String> = waves.concat().iter().map(|wave| wave.nodes.join(" ")).collect();
+    assert_eq!(told, ["n-1 n-2 n-3 n-4 n-5"]);
+    assert!(together(&mut toy).contains(&told[0]), "nobody waits for a canary");
 }
 
 /// The scheduler looks at half of so many nodes, one after the other as their names go, from anywhere.
