@@ -3,7 +3,7 @@
 //! A pinned pod is away until its node is back, so two nodes that each hold one, and each wait for what the other took
 //! from a budget, wait for ever. The invariant: a node opens only when everything that its pinned pods take from their
 //! budgets, and what the pinned pods of all open nodes still have to take, is there at once. Nodes that were opened
-//! earlier in the same round are open, too.
+//! earlier in the same round are open, too. A pod that its budget lets go without being asked takes nothing from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl<'c> Batch<'c> {
         let mut counts: BTreeMap<BudgetName, (&Budget, usize)> = BTreeMap::new();
         for pod in self.cluster.pods_on(node) {
             let pinned = || class(pod, self.rules, self.cluster.surroundings(), self.now) == Class::Pinned;
-            if pod.phase == Phase::Running && pinned() {
+            if pod.phase == Phase::Running && pinned() && self.budgets.freed_by(pod).is_none() {
                 for budget in self.budgets.guarding(pod) {
                     let key = (Arc::clone(&budget.namespace), Arc::clone(&budget.name));
                     counts.entry(key).or_insert((budget, 0)).1 += 1;
@@ -104,7 +104,7 @@ impl<'c> Batch<'c> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{Parts, Pod, Traits};
+    use crate::cluster::{Parts, Pod, Traits, UnhealthyPolicy};
     use crate::fixture::{at, budget, pod};
 
     fn guard(app: &str, node: &str) -> Pod {
@@ -138,6 +138,27 @@ mod tests {
         let rules = Rules::default();
         let refused = Batch::new(&cluster, &rules, at(0)).admit("n-1").unwrap_err();
         assert!(refused.lasting, "two are pinned, and one may be away: {refused:?}");
+    }
+
+    #[test]
+    fn a_pod_that_goes_free_of_its_budget_takes_nothing_from_it() {
+        let admits = |budget: Budget, ready: [bool; 2]| {
+            let on = |node: &str, ready| Pod { ready, ..guard("etcd", node) };
+            let pods = vec![on("n-1", ready[0]), on("n-2", ready[1])];
+            let cluster = Parts { pods, budgets: vec![budget], ..Parts::default() }.seal();
+            Batch::new(&cluster, &Rules::default(), at(0)).admit("n-1").is_ok()
+        };
+        let closed = || Budget { expected_pods: 3, ..budget("etcd", 0, 2, 2) };
+        assert!(
+            admits(closed(), [false, true]),
+            "it keeps its own budget closed, and goes without being counted"
+        );
+        assert!(!admits(closed(), [true, false]), "a ready pod is counted");
+        let short = || Budget { current_healthy: 1, ..closed() };
+        assert!(!admits(short(), [false, true]), "a budget that lacks more lets no unready pod go");
+        let always = |budget| Budget { unhealthy_policy: UnhealthyPolicy::AlwaysAllow, ..budget };
+        assert!(admits(always(short()), [false, true]));
+        assert!(admits(always(Budget { expected_pods: 1, ..budget("etcd", 0, 0, 1) }), [false, true]));
     }
 
     #[test]
