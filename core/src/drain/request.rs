@@ -295,6 +295,8 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
         } else {
             match self.batch.admit(&node.name) {
                 Ok(()) => None,
+                // At its deadline such a node goes past its budgets, so it has to begin.
+                Err(refused) if self.forces() && (refused.lasting || self.batch.is_empty()) => None,
                 Err(refused) if refused.lasting && self.batch.is_empty() => {
                     return (NodeState::Failed { why: NotDrained::Because(refused.reason) }, None);
                 }
@@ -322,6 +324,12 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
             return (NodeState::Cordoned { since: cordoned }, None);
         }
         self.draining(node, NodeDrain::new(cordoned, now))
+    }
+
+    /// Whether pods are deleted past their budgets at the deadline of their node.
+    fn forces(&self) -> bool {
+        let policy = &self.request.policy;
+        policy.on_timeout == OnTimeout::Force && policy.timeout.is_some()
     }
 
     /// Whether another node is still to be cordoned, to which the pods of `node` could go.

@@ -116,6 +116,17 @@ impl Toy {
     }
 }
 
+/// The pod of `app` that can run on `node` only.
+fn guard(app: &str, node: &str) -> Pod {
+    let traits = Traits { hosts: vec![node.into()], ..Traits::default() };
+    Pod {
+        name: format!("{app}-{node}").into(),
+        uid: format!("{app}-{node}").into(),
+        special: Some(Arc::new(traits)),
+        ..pod(app, 0, node)
+    }
+}
+
 #[test]
 fn a_node_is_cordoned_emptied_settled_and_looked_at_again() {
     let mut toy =
@@ -262,15 +273,6 @@ fn of_a_drain_that_halts_no_other_node_is_asked_for_anything() {
 
 #[test]
 fn nodes_whose_pinned_pods_share_budgets_never_deadlock() {
-    let guard = |app: &str, node: &str| {
-        let traits = Traits { hosts: vec![node.into()], ..Traits::default() };
-        Pod {
-            name: format!("{app}-{node}").into(),
-            uid: format!("{app}-{node}").into(),
-            special: Some(Arc::new(traits)),
-            ..pod(app, 0, node)
-        }
-    };
     let pods = ["n-1", "n-2"].iter().flat_map(|node| [guard("etcd", node), guard("api", node)]).collect();
     let mut toy = Toy::new(2, pods, vec![budget("etcd", 1, 3, 2), budget("api", 1, 3, 2)]);
     toy.request.concurrency = 2;
@@ -422,4 +424,33 @@ fn a_node_whose_kubelet_is_gone_is_given_up_with_what_keeps_its_pod() {
             }
         }
     }
+}
+
+#[test]
+fn a_drain_that_forces_uses_the_deadline_of_pods_that_its_budgets_keep_on_their_node() {
+    let run = |nodes, pods| {
+        let mut toy = Toy::new(nodes, pods, vec![budget("etcd", 1, 3, 2)]);
+        (toy.request.policy.timeout, toy.request.policy.on_timeout) =
+            (Some(SignedDuration::from_secs(20)), OnTimeout::Force);
+        toy.run()
+    };
+    let twice = Pod { name: "etcd-b".into(), uid: "etcd-b".into(), ..guard("etcd", "n-1") };
+    expect_test::expect![[r#"
+        1 cordon n-1
+        2 evict etcd-b
+        2 evict web-1
+        22 delete etcd-n-1
+        25 confirm n-1
+        n-1: drained"#]]
+    .assert_eq(&run(1, vec![twice, guard("etcd", "n-1"), pod("web", 1, "n-1")]));
+    expect_test::expect![[r#"
+        1 cordon n-1
+        1 cordon n-2
+        2 evict etcd-n-1
+        7 confirm n-1
+        28 delete etcd-n-2
+        31 confirm n-2
+        n-1: drained
+        n-2: drained"#]]
+    .assert_eq(&run(2, vec![guard("etcd", "n-1"), guard("etcd", "n-2")]));
 }
