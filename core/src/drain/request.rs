@@ -410,15 +410,19 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
         }
     }
 
-    /// Takes our marks off nodes that somebody uncordoned, and our cordons off failed nodes where that was asked for.
+    /// Takes marks of drains off nodes that somebody uncordoned, and our own cordons off failed nodes where that was asked
+    /// for. A drain goes on from a cordon of any other, and that stays the other's to give back.
     fn give_back(&mut self) {
         for (name, state) in &self.decision.states {
             let Some(node) = self.world.cluster.node(name) else { continue };
-            let ours = node.cordoned_by.as_deref().is_some_and(CordonMark::is_drain);
+            let Some(mark) = node.cordoned_by.as_deref().filter(|mark| CordonMark::is_drain(mark)) else {
+                continue;
+            };
+            let ours = CordonMark::is_own_drain(mark, &self.request.mark);
             let failed = matches!(state, NodeState::Failed { .. });
             // A mark without a cordon would make somebody's later cordon look like ours.
             let orphaned = state.is_final() && !node.unschedulable;
-            if ours && (orphaned || failed && self.request.give_back) {
+            if orphaned || (ours && failed && self.request.give_back) {
                 self.decision.actions.push(DrainAction::Uncordon(node.reference()));
             }
         }

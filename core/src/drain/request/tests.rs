@@ -454,3 +454,31 @@ fn a_drain_that_forces_uses_the_deadline_of_pods_that_its_budgets_keep_on_their_
         n-2: drained"#]]
     .assert_eq(&run(2, vec![guard("etcd", "n-1"), guard("etcd", "n-2")]));
 }
+
+#[test]
+fn only_nodes_that_this_drain_or_its_person_cordoned_are_given_back() {
+    let given_back = |mark: &str, cordoned_by: &str| {
+        let mut toy = Toy::new(1, Vec::new(), Vec::new());
+        (toy.request.give_back, toy.request.mark) = (true, CordonMark::of_drain(at(0), mark));
+        let cordoned_by = cordoned_by.replace("ours", &toy.request.mark);
+        toy.cluster.change_node("n-1", |node| {
+            (node.unschedulable, node.cordoned_by) = (true, Some(cordoned_by.into()));
+        });
+        let why = NotDrained::Because("why".to_owned());
+        toy.states = [("n-1".into(), NodeState::Failed { why })].into();
+        let memory = Memory::default();
+        let world = DrainWorld {
+            cluster: &toy.cluster,
+            memory: &memory,
+            states: &toy.states,
+            uids: &toy.uids,
+            confirmed: &[],
+            now: at(1),
+        };
+        !decide(&toy.request, world).actions.is_empty()
+    };
+    assert!(given_back("ann", "ours"));
+    assert!(!given_back("ann@laptop", "drain:2027-01-01T00:00:00Z/bob@laptop"), "another person's");
+    assert!(given_back("ann@laptop", "drain:2027-01-01T00:00:00Z/ann@laptop"), "one that crashed");
+    assert!(!given_back("root", "drain:2027-01-01T00:00:00Z/root"), "a name without a machine is anybody's");
+}
