@@ -279,13 +279,16 @@ enum Stall {
     Kubelet,
 }
 
+/// Pods that only wait for their turn move when the others have, and no sooner.
 fn stall(node: &Node, left: &[PodLeft<'_>]) -> Option<Stall> {
+    let first: Vec<_> = left.iter().filter(|left| left.wait != PodWait::Turn).collect();
     let lasting = |left: &PodLeft<'_>| left.wait.held().is_some_and(|held| held.lasting);
-    if left.iter().all(lasting) {
-        return Some(Stall::Person);
+    let over = |left: &PodLeft<'_>| !node.ready && matches!(left.wait, PodWait::Stuck(_) | PodWait::Kept(_));
+    if first.is_empty() || !first.iter().all(|left| lasting(left) || over(left)) {
+        return None;
     }
-    let over = |left: &PodLeft<'_>| matches!(left.wait, PodWait::Stuck(_) | PodWait::Kept(_));
-    (!node.ready && left.iter().all(over)).then_some(Stall::Kubelet)
+    // Where both are so, a person has to come anyway.
+    Some(if first.iter().any(|left| lasting(left)) { Stall::Person } else { Stall::Kubelet })
 }
 
 /// Whether a pod goes when it is deleted: it is not terminating, nobody refused it, and it does not come back each time.

@@ -482,3 +482,32 @@ fn only_nodes_that_this_drain_or_its_person_cordoned_are_given_back() {
     assert!(given_back("ann@laptop", "drain:2027-01-01T00:00:00Z/ann@laptop"), "one that crashed");
     assert!(!given_back("root", "drain:2027-01-01T00:00:00Z/root"), "a name without a machine is anybody's");
 }
+
+#[test]
+fn a_node_on_which_all_wait_for_pods_that_only_a_person_moves_is_given_up() {
+    let never = || pod("cart", 1, "n-1");
+    let critical = Traits { critical: true, ..Traits::default() };
+    let critical = Pod { special: Some(Arc::new(critical)), ..pod("dns", 1, "n-1") };
+    let stuck = terminating(pod("db", 1, "n-1"), at(-60));
+    for (others, ready, ends) in [
+        (critical, true, Some("pod shop/cart-1: PDB shop/cart can never allow")),
+        (stuck.clone(), false, Some("pod shop/cart-1: PDB shop/cart can never allow")),
+        (stuck, true, None),
+    ] {
+        let mut toy = Toy::new(1, vec![never(), others.clone()], vec![budget("cart", 0, 1, 1)]);
+        toy.request.policy.rules.critical_last = true;
+        toy.cluster.change_node("n-1", |node| node.ready = ready);
+        for _ in 0..40 {
+            // Nobody ends it.
+            toy.cluster.set_pod(others.clone());
+            toy.tick();
+        }
+        match (&toy.states["n-1"], ends) {
+            (NodeState::Failed { why }, Some(ends)) => {
+                assert!(why.to_string().starts_with(ends), "{why}");
+            }
+            (NodeState::Draining(_), None) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
