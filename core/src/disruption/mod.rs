@@ -18,6 +18,7 @@ pub mod preflight;
 mod refusal;
 
 pub use budget_name::BudgetName;
+pub(crate) use budget_name::budget_name;
 pub use class::{Class, Handling, Rules, class, handling, may_stay, orphan, pinned, warnings};
 pub use mark::{CORDON_MANAGER, CordonMark};
 pub use memory::{AskedPod, Memory, Origin, PodMemory, Sent};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cluster::{Budget, Cluster, Phase};
-use crate::disruption::{BudgetName, Budgets, Class, Rules, class};
+use crate::disruption::{BudgetName, Budgets, Class, Rules, budget_name, class, pinned};
 
 /// Why a node does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +85,19 @@ impl<'c> Batch<'c> {
         Ok(())
     }
 
+    /// Whether an open node has still to take from `budget`.
+    pub(super) fn takes_from(&self, budget: &BudgetName) -> bool {
+        self.taken.contains_key(budget)
+    }
+
+    /// The budgets of a node's pinned pods, and of those that are on their way out.
+    pub(super) fn guarding_pinned(&self, node: &str) -> BTreeSet<BudgetName> {
+        let surroundings = self.cluster.surroundings();
+        let on_node = self.cluster.pods_on(node);
+        let pods = on_node.filter(|pod| pod.phase == Phase::Running && pinned(pod, surroundings));
+        pods.flat_map(|pod| self.budgets.guarding(pod)).map(budget_name).collect()
+    }
+
     /// What the pinned pods of a node still take from their budgets.
     fn pinned(&self, node: &str) -> BTreeMap<BudgetName, (&'c Budget, usize)> {
         let mut counts: BTreeMap<BudgetName, (&Budget, usize)> = BTreeMap::new();
@@ -92,8 +105,7 @@ impl<'c> Batch<'c> {
             let pinned = || class(pod, self.rules, self.cluster.surroundings(), self.now) == Class::Pinned;
             if pod.phase == Phase::Running && pinned() && self.budgets.freed_by(pod).is_none() {
                 for budget in self.budgets.guarding(pod) {
-                    let key = (Arc::clone(&budget.namespace), Arc::clone(&budget.name));
-                    counts.entry(key).or_insert((budget, 0)).1 += 1;
+                    counts.entry(budget_name(budget)).or_insert((budget, 0)).1 += 1;
                 }
             }
         }

@@ -8,6 +8,7 @@
 
 mod batch;
 mod emptying;
+mod in_line;
 mod node;
 mod policy;
 mod request;
@@ -15,6 +16,7 @@ mod volumes;
 
 pub use batch::{Batch, NotAdmitted};
 pub use emptying::{Emptying, PodHeld, PodLeft, PodWait, ask_pods, first_wait, pods_left};
+pub use in_line::InLine;
 pub use node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain, yields};
 pub use policy::{DrainMode, DrainOptions, DrainPolicy, OnTimeout, SETTLE, STALLED};
 pub use request::{

@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::batch::Batch;
+use super::batch::{Batch, NotAdmitted};
 use super::emptying::PodLeft;
+use super::in_line::InLine;
 use super::node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain};
-use super::policy::{DrainPolicy, OnTimeout, STALLED};
+use super::policy::{DrainPolicy, OnTimeout};
 use crate::cluster::{Cluster, Node, NodeRef};
-use crate::disruption::{Budgets, CordonMark, Handling, Memory, Permit, Rules, class, handling};
+use crate::disruption::{BudgetName, Budgets, CordonMark, Handling, Memory, Permit, Rules, class, handling};
 
 /// How long a cordoned node waits for the others to be cordoned, so that no pod moves from one to the next.
 pub const TOGETHER: SignedDuration = SignedDuration::from_secs(10);
@@ -45,10 +46,7 @@ pub enum NodeState {
     #[default]
     Waiting,
     /// Cordoned; it waits for its turn.
-    Cordoned {
-        /// When it was seen cordoned; it waits for the others at most [`TOGETHER`].
-        since: Timestamp,
-    },
+    Cordoned(InLine),
     /// Its pods are leaving.
     Draining(NodeDrain),
     /// A fresh look found no pod on it that has to leave.
@@ -188,7 +186,7 @@ pub fn decide<'c>(request: &DrainRequest, world: DrainWorld<'c, '_>) -> DrainDec
     let mut order: Vec<&Arc<str>> = request.nodes.iter().collect();
     order.sort_by_key(|name| match state_of(name) {
         NodeState::Draining(drain) => (0, drain.begun),
-        NodeState::Cordoned { .. } => (1, Timestamp::MIN),
+        NodeState::Cordoned(_) => (1, Timestamp::MIN),
         _ => (2, Timestamp::MIN),
     });
     let mut all_due = Vec::new();
@@ -200,6 +198,7 @@ pub fn decide<'c>(request: &DrainRequest, world: DrainWorld<'c, '_>) -> DrainDec
         round.decision.states.insert(Arc::clone(name), state);
         all_due.extend(due);
     }
+    round.remember_ahead();
     let halted = request.policy.on_timeout == OnTimeout::Halt
         && round.decision.states.values().any(|state| matches!(state, NodeState::Failed { .. }));
     if halted {
@@ -265,65 +264,114 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
                     return failed(&why);
                 }
                 if node.unschedulable {
-                    return self.turn(node, now);
+                    return self.turn(node, InLine::new(now));
                 }
                 (NodeState::Waiting, Some(Due::Cordon(node)).filter(|_| !self.request.stopped))
             }
-            NodeState::Cordoned { .. } | NodeState::Draining { .. } if !node.unschedulable => {
+            NodeState::Cordoned(_) | NodeState::Draining(_) if !node.unschedulable => {
                 failed("was uncordoned by someone else while it drained")
             }
-            NodeState::Cordoned { since } => self.turn(node, since),
+            NodeState::Cordoned(line) => self.turn(node, line),
             NodeState::Draining(drain) => self.draining(node, drain),
             NodeState::Drained { .. } | NodeState::Failed { .. } => (state, None),
         }
     }
 
     /// Begins `node` if it is its turn.
-    fn turn(&mut self, node: &'c Node, cordoned: Timestamp) -> (NodeState, Option<Due<'c>>) {
-        let now = self.world.now;
-        let together = after(cordoned, TOGETHER);
+    fn turn(&mut self, node: &'c Node, line: InLine) -> (NodeState, Option<Due<'c>>) {
+        let together = after(line.since, TOGETHER);
+        let at_once = self.request.concurrency.max(1);
         let waits = if self.request.stopped {
-            Some("stopped".to_owned())
-        } else if now < together && self.cordons_are_missing(node) {
+            "stopped".to_owned()
+        } else if self.world.now < together && self.cordons_are_missing(node) {
             self.wake(together);
-            self.decision
-                .waiting
-                .insert(Arc::clone(&node.name), "waits until the others are cordoned".to_owned());
-            return (NodeState::Cordoned { since: cordoned }, None);
-        } else if self.batch.len() >= self.request.concurrency.max(1) {
-            Some(format!("waits for its turn ({} at a time)", self.request.concurrency.max(1)))
+            "waits until the others are cordoned".to_owned()
+        } else if self.batch.len() >= at_once {
+            format!("waits for its turn ({at_once} at a time)")
         } else {
-            match self.batch.admit(&node.name) {
-                Ok(()) => None,
-                // At its deadline such a node goes past its budgets, so it has to begin.
-                Err(refused) if self.forces() && (refused.lasting || self.batch.is_empty()) => None,
-                Err(refused) if refused.lasting && self.batch.is_empty() => {
-                    return (NodeState::Failed { why: NotDrained::Because(refused.reason) }, None);
-                }
-                Err(refused) => Some(refused.reason),
-            }
+            return match self.batch.admit(&node.name) {
+                Ok(()) => self.draining(node, NodeDrain::new(line.since, self.world.now)),
+                Err(refused) => self.refused(node, line, refused),
+            };
         };
-        if let Some(waits) = waits {
-            self.decision.waiting.insert(Arc::clone(&node.name), waits.clone());
-            let begun = self.request.policy.timeout.map(|timeout| after(cordoned, timeout));
-            // What pinned pods of drained nodes took from a budget comes back only with those nodes, and this drain
-            // does not bring them back.
-            let states = self.world.states.values().chain(self.decision.states.values());
-            let drained = states.filter_map(|state| match state {
-                NodeState::Drained { at, .. } => Some(after(*at, STALLED)),
-                _ => None,
-            });
-            let until = begun.into_iter().chain(drained.max()).min();
-            let nobody = self.batch.is_empty() && !self.request.stopped;
-            if let Some(until) = until.filter(|_| nobody) {
-                if now >= until {
-                    return (NodeState::Failed { why: NotDrained::Because(waits) }, None);
-                }
-                self.wake(until);
-            }
-            return (NodeState::Cordoned { since: cordoned }, None);
+        self.decision.waiting.insert(Arc::clone(&node.name), waits);
+        (NodeState::Cordoned(InLine { refused: None, ..line }), None)
+    }
+
+    /// What becomes of `node`, whose turn it would be if a budget allowed it.
+    fn refused(
+        &mut self,
+        node: &'c Node,
+        mut line: InLine,
+        refused: NotAdmitted,
+    ) -> (NodeState, Option<Due<'c>>) {
+        let now = self.world.now;
+        let NotAdmitted { budget, reason, lasting, .. } = refused;
+        let drains = |name: &Arc<str>| matches!(self.state(name), Some(NodeState::Draining(_)));
+        let held = self.batch.takes_from(&budget) || line.ahead(&budget).any(drains);
+        // At its deadline such a node goes past its budgets, so it has to begin.
+        if self.forces() && (lasting || !held) {
+            return self.draining(node, NodeDrain::new(line.since, now));
         }
-        self.draining(node, NodeDrain::new(cordoned, now))
+        let failed = |reason| (NodeState::Failed { why: NotDrained::Because(reason) }, None);
+        if lasting && self.batch.is_empty() {
+            return failed(reason);
+        }
+        line.refused = (!held).then(|| line.refused.unwrap_or(now));
+        if let Some(until) = line.until(self.request.policy.timeout, self.is_gone(&budget, &line)) {
+            if now >= until {
+                return failed(reason);
+            }
+            self.wake(until);
+        }
+        self.decision.waiting.insert(Arc::clone(&node.name), reason);
+        (NodeState::Cordoned(line), None)
+    }
+
+    /// Whether a node that this drain is done with took from `budget`, for which the node in `line` waits. What pinned
+    /// pods took comes back only with their node, and this drain does not bring it back.
+    fn is_gone(&self, budget: &BudgetName, line: &InLine) -> bool {
+        let mark = self.request.mark.as_str();
+        self.request.nodes.iter().any(|name| {
+            let node = self.world.cluster.node(name);
+            let Some(state) = self.state(name).filter(|_| node.is_none_or(|node| node.unschedulable)) else {
+                return false;
+            };
+            // What had left before anybody looked is not known: before this node was cordoned, or in an earlier run.
+            let earlier = node.and_then(|node| node.cordoned_by.as_deref()).is_some_and(|by| by != mark);
+            let unseen = match state {
+                NodeState::Drained { at, .. } => earlier || *at < line.since,
+                _ => false,
+            };
+            unseen || (state.is_final() && line.ahead(budget).any(|ahead| ahead == name))
+        })
+    }
+
+    /// Where a node is, as far as this decision has come.
+    fn state(&self, name: &Arc<str>) -> Option<&NodeState> {
+        self.decision.states.get(name).or_else(|| self.world.states.get(name))
+    }
+
+    /// Remembers of nodes in line whose pinned pods take from the same budgets before theirs, while those can be seen.
+    fn remember_ahead(&mut self) {
+        let mut takers: BTreeMap<BudgetName, Vec<Arc<str>>> = BTreeMap::new();
+        for (name, state) in &self.decision.states {
+            if matches!(state, NodeState::Draining(_)) {
+                for budget in self.batch.guarding_pinned(name) {
+                    takers.entry(budget).or_default().push(Arc::clone(name));
+                }
+            }
+        }
+        if takers.is_empty() {
+            return;
+        }
+        for (name, state) in &mut self.decision.states {
+            let NodeState::Cordoned(line) = state else { continue };
+            for budget in self.batch.guarding_pinned(name) {
+                let ahead = takers.get(&budget).into_iter().flatten();
+                line.behind.extend(ahead.map(|taker| (budget.clone(), Arc::clone(taker))));
+            }
+        }
     }
 
     /// Whether pods are deleted past their budgets at the deadline of their node.

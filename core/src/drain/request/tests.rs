@@ -511,3 +511,46 @@ fn a_node_on_which_all_wait_for_pods_that_only_a_person_moves_is_given_up() {
         }
     }
 }
+
+#[test]
+fn a_node_that_no_other_node_of_the_drain_holds_up_waits_for_what_may_come_by_itself() {
+    let short = || Budget { expected_pods: 3, ..budget("etcd", 0, 2, 2) };
+    let mut toy = Toy::new(2, vec![pod("web", 1, "n-1"), guard("etcd", "n-2")], vec![short()]);
+    (0..99).for_each(|_| _ = toy.tick());
+    assert!(matches!(toy.states["n-1"], NodeState::Drained { .. }));
+    assert!(!toy.states["n-2"].is_final(), "{:?}", toy.states);
+    toy.cluster.change_budget("etcd", |budget| budget.disruptions_allowed = 1);
+    assert!(toy.run().ends_with("n-1: drained\nn-2: drained"), "{:?}", toy.log);
+}
+
+#[test]
+fn the_time_of_a_node_that_is_held_up_counts_from_when_it_could_have_begun() {
+    let closed = |app| Budget { expected_pods: 3, ..budget(app, 0, 2, 2) };
+    let run = |etcd_opens: i64| {
+        let pods = vec![pod("web", 1, "n-1"), guard("etcd", "n-2")];
+        let mut toy = Toy::new(2, pods, vec![closed("web"), closed("etcd")]);
+        toy.request.policy.timeout = Some(SignedDuration::from_secs(20));
+        for (opens, app) in [(16, "web"), (etcd_opens, "etcd")] {
+            while toy.seconds < opens && !toy.tick() {}
+            toy.cluster.change_budget(app, |budget| budget.disruptions_allowed = 1);
+        }
+        toy.run()
+    };
+    expect_test::expect![[r#"
+        1 cordon n-1
+        1 cordon n-2
+        17 evict web-1
+        20 confirm n-1
+        31 evict etcd-n-2
+        34 confirm n-2
+        n-1: drained
+        n-2: drained"#]]
+    .assert_eq(&run(30));
+    expect_test::expect![[r#"
+        1 cordon n-1
+        1 cordon n-2
+        17 evict web-1
+        20 confirm n-1
+        n-1: drained
+        n-2: 1 of its pods under PDB shop/etcd can run on it only, 0 on nodes that are being drained, and 0 may be away now"#]].assert_eq(&run(60));
+}
