@@ -6,8 +6,8 @@ use super::*;
 use crate::cluster::Selector;
 use crate::upgrade::{Amount, NodeGroup, Zones};
 
-/// A group of two canaries, and two nodes in each of the zones a and b, whose order is not that of the nodes' names; one
-/// node is held and one is cordoned.
+/// A group of two canaries, and two nodes in each of the zones a and b, whose order is not that of the nodes' names;
+/// one node is held and one is cordoned.
 fn setting() -> (Cluster, Upgrade) {
     let mut all = cluster(&["v1.36.4"], "v1.36.4", &[]);
     let pools = [("c-1", "canary", "a"), ("c-2", "canary", "a"), ("w-1", "web", "b"), ("w-2", "web", "a")];
@@ -128,6 +128,37 @@ fn nodes_that_run_the_version_take_the_places_of_canaries() {
     k3s.set_instances(["w-1"].map(|name| instance(Component::KubeApiserver, name, "v1.36.4+rke2r1")).into());
     let by_node = Upgrade { groups: upgrade.groups.clone(), ..by_node("v1.37.1+rke2r1") };
     assert_eq!(canaries(&k3s, &by_node), 1);
+}
+
+/// The setting, in which two nodes have been silent for days, and one for a minute.
+fn with_silent() -> (Cluster, Upgrade) {
+    let (mut cluster, upgrade) = setting();
+    for (name, heartbeat) in [("c-2", -200_000), ("w-3", -200_000), ("w-4", -60)] {
+        let silent = Node::clone(cluster.node(name).unwrap());
+        cluster.set_node(Node { ready: false, heartbeat: Some(at(heartbeat)), ..silent });
+    }
+    (cluster, upgrade)
+}
+
+#[test]
+fn nodes_that_have_long_been_silent_are_in_no_wave() {
+    let (cluster, upgrade) = with_silent();
+    goes(
+        &cluster,
+        &upgrade,
+        &expect![[r#"
+            canary canary false zone None, 1 of c-1
+            web canary true zone Some("a"), 3 of w-2
+            web canary false zone Some("b"), 3 of w-4 w-1"#]],
+    );
+    let (plan, waves) = made_waves(&cluster, &upgrade);
+    let found = |spoil: fn(&mut Vec<Wave>)| {
+        let mut spoilt = waves.clone();
+        spoil(&mut spoilt[0]);
+        check_waves(&plan, &spoilt, &upgrade, &upgrade.members(&cluster))
+    };
+    assert!(!found(|waves| waves[0].nodes.push("c-2".into())).is_empty(), "nobody finds one in a wave");
+    assert!(!found(|waves| drop(waves[2].nodes.remove(0))).is_empty(), "nobody finds one left out too soon");
 }
 
 #[test]
