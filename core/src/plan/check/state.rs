@@ -156,7 +156,9 @@ impl State {
                     part.component == proxy.component && part.version == **version && part.follows == Some(at)
                 };
                 if !self.parts.iter().any(alike) {
-                    self.parts.push(Part { follows: Some(at), ..Part::of(proxy, version) });
+                    // On a server it talks to the kube-apiserver of its own node, as the kubelet does.
+                    let reach = self.parts.get(at).map_or(proxy.reach, |kubelet| kubelet.reach);
+                    self.parts.push(Part { follows: Some(at), reach, ..Part::of(proxy, version) });
                 }
             }
         }
