@@ -11,10 +11,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Budget, Demand, Disrupted, Pod, Quantity, Scale, Surroundings};
+use crate::cluster::{Budget, Cluster, Demand, Disrupted, Pod, Quantity, Scale, Surroundings};
 
 /// How long the controller leaves an evicted pod that is not deleted out of `currentHealthy`.
 pub const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+
+/// What the controller says of a pod whose controller it does not find; the pod's name follows, in quotes.
+pub(super) const NO_CONTROLLERS: &str = "found no controllers for pod ";
 
 /// An eviction whose pod the controller has not seen deleted after this long is lost: handler and controller take
 /// milliseconds.
@@ -97,6 +100,30 @@ fn expected(budget: &Budget, pods: &[&Pod], surroundings: &Surroundings) -> Resu
             Ok((expected, percent.of(expected)))
         }
     }
+}
+
+/// Whether the disruption controller can compute `budget` by itself again soon, which it cannot now as `message` says:
+/// it finds no controller of a pod that is on its way out. Another such pod is named when that one is gone.
+pub fn sync_passes(cluster: &Cluster, budget: &Budget, message: &str) -> bool {
+    let named = message.split_once(NO_CONTROLLERS).and_then(|(_, pod)| pod.split('"').nth(1));
+    named.and_then(|pod| cluster.pod(&budget.namespace, pod)).is_some_and(|pod| pod.deleting().is_some())
+}
+
+/// How many pods `budget` will expect once the controllers of `pods` (those it selects) have made all of theirs, as far
+/// as those were read. Only a plain `minAvailable` counts the pods that exist; the rest asks the controllers anyway.
+pub fn expected_later(budget: &Budget, pods: &[&Pod], surroundings: &Surroundings) -> Option<i64> {
+    let (Demand::MinAvailable(Quantity::Count(_)), Some(_)) = (budget.demand, &surroundings.workloads) else {
+        return None;
+    };
+    let mut scales: BTreeMap<Arc<str>, i64> = BTreeMap::new();
+    let mut others = 0;
+    for pod in pods {
+        match pod.owner.as_ref().map(|owner| surroundings.scale(&pod.namespace, owner)) {
+            Some(Scale::Of(uid, replicas)) => _ = scales.insert(uid, replicas.into()),
+            _ => others += 1,
+        }
+    }
+    Some(scales.values().sum::<i64>().saturating_add(others))
 }
 
 /// The sum of the scales of the distinct controllers of `pods`; pods without one add nothing.

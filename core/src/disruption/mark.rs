@@ -57,8 +57,9 @@ impl<'a> CordonMark<'a> {
         matches!(Self::read(text), Some(Self::Drain { .. }))
     }
 
-    /// Whether a drain that writes `mark` may take off a cordon that is marked `text`: its own, or one that the same person
-    /// made from the same machine, as before a crash. A name without a machine, such as `root`, may be anybody's.
+    /// Whether a drain that writes `mark` may take off a cordon that is marked `text`: its own, or one that the same
+    /// person made from the same machine, as before a crash. A name without a machine, such as `root`, may be
+    /// anybody's.
     pub fn is_own_drain(text: &str, mark: &str) -> bool {
         let person = |text| match CordonMark::read(text) {
             Some(CordonMark::Drain { by, .. }) if by.contains('@') => Some(by.to_owned()),

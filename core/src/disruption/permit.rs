@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::arithmetic::lost;
+use super::arithmetic::{expected_later, lost, sync_passes};
 use super::budget_name::{BudgetName, budget_name};
 use super::refusal::Refusal;
 use crate::cluster::{Budget, Cluster, Phase, Pod, UnhealthyPolicy};
@@ -171,7 +171,7 @@ impl<'a> Budgets<'a> {
             Guard::None | Guard::Free => None,
             Guard::One(budget) => {
                 let key = budget_name(budget);
-                allows(budget, pod, self.busy.get(&key), self.now)?;
+                self.allows(budget, pod, self.busy.get(&key))?;
                 self.busy.insert(key.clone(), Busy::Sent);
                 let resource_version = Arc::clone(&budget.resource_version);
                 Some(Charge { budget: key, resource_version, pod: Arc::clone(&pod.name) })
@@ -195,7 +195,7 @@ impl<'a> Budgets<'a> {
     pub fn check(&self, pod: &Pod) -> Result<(), Refusal> {
         match self.guard(pod)? {
             Guard::None | Guard::Free => Ok(()),
-            Guard::One(budget) => allows(budget, pod, None, self.now),
+            Guard::One(budget) => self.allows(budget, pod, None),
         }
     }
 
@@ -234,47 +234,72 @@ impl<'a> Budgets<'a> {
             UnhealthyPolicy::IfHealthyBudget => Ok(Guard::One(budget)),
         }
     }
-}
 
-/// Whether the budget's status, as last written, has room for the eviction of `pod`.
-fn allows(budget: &Budget, pod: &Pod, busy: Option<&Busy>, now: Timestamp) -> Result<(), Refusal> {
-    let key = budget_name(budget);
-    if budget.observed_generation < budget.generation {
-        // A controller that cannot compute a budget does not write observedGeneration; the condition says why.
-        return Err(match &budget.sync_failed {
-            Some(message) => Refusal::SyncFailed { budget: key, message: Arc::clone(message) },
-            None => Refusal::Stale { budget: key, computed: budget.observed_generation > 0 },
-        });
+    fn sync_failed(&self, budget: &Budget, message: &Arc<str>) -> Refusal {
+        let passes = sync_passes(self.cluster, budget, message);
+        Refusal::SyncFailed { budget: budget_name(budget), message: Arc::clone(message), passes }
     }
-    if budget.disruptions_allowed < 0 || budget.disrupted.len() > MAX_DISRUPTED {
-        let (allowed, disrupted) = (budget.disruptions_allowed, budget.disrupted.len());
-        return Err(Refusal::Broken { budget: key, allowed, disrupted });
-    }
-    if budget.disruptions_allowed == 0 {
-        return Err(match &budget.sync_failed {
-            Some(message) => Refusal::SyncFailed { budget: key, message: Arc::clone(message) },
-            None => Refusal::Exhausted {
-                budget: key,
-                healthy: budget.current_healthy,
-                desired: budget.desired_healthy,
-                expected: budget.expected_pods,
-                lost: lost(budget, now),
-                unready: (!pod.ready).then(|| pod.traits().waiting.clone().unwrap_or_default()),
-            },
-        });
-    }
-    let ours = match busy {
-        Some(Busy::Sent) => return Err(Refusal::Queued { budget: key }),
-        Some(Busy::Until(version)) if *version == budget.resource_version => {
-            return Err(Refusal::Queued { budget: key });
+
+    /// How many more pods `budget` will expect, where that is known: the controllers of those that it selects have yet
+    /// to make them. Asked only where it can never allow anything with those that exist.
+    fn coming(&self, budget: &Budget) -> i32 {
+        if budget.desired_healthy < budget.expected_pods {
+            return 0;
         }
-        None | Some(Busy::Until(_)) => 0,
-        Some(Busy::Taken(taken)) => taken.iter().filter(|taken| !taken.is_counted_by(budget)).count(),
-    };
-    if usize::try_from(budget.disruptions_allowed).unwrap_or(0) > ours {
-        Ok(())
-    } else {
-        Err(Refusal::Queued { budget: key })
+        let selected = self.cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod));
+        let pods: Vec<&Pod> = selected.collect();
+        let later = expected_later(budget, &pods, self.cluster.surroundings()).unwrap_or(0);
+        let more = later.saturating_sub(budget.expected_pods.into()).max(0);
+        i32::try_from(more).unwrap_or(i32::MAX)
+    }
+
+    /// How many pods may be away at once when all that `budget` expects or will expect are healthy.
+    pub(crate) fn at_best(&self, budget: &Budget) -> usize {
+        let expected = budget.expected_pods.saturating_add(self.coming(budget));
+        usize::try_from(expected.saturating_sub(budget.desired_healthy)).unwrap_or(0)
+    }
+
+    /// Whether the budget's status, as last written, has room for the eviction of `pod`.
+    fn allows(&self, budget: &Budget, pod: &Pod, busy: Option<&Busy>) -> Result<(), Refusal> {
+        let key = budget_name(budget);
+        if budget.observed_generation < budget.generation {
+            // A controller that cannot compute a budget does not write observedGeneration; the condition says why.
+            return Err(match &budget.sync_failed {
+                Some(message) => self.sync_failed(budget, message),
+                None => Refusal::Stale { budget: key, computed: budget.observed_generation > 0 },
+            });
+        }
+        if budget.disruptions_allowed < 0 || budget.disrupted.len() > MAX_DISRUPTED {
+            let (allowed, disrupted) = (budget.disruptions_allowed, budget.disrupted.len());
+            return Err(Refusal::Broken { budget: key, allowed, disrupted });
+        }
+        if budget.disruptions_allowed == 0 {
+            return Err(match &budget.sync_failed {
+                Some(message) => self.sync_failed(budget, message),
+                None => Refusal::Exhausted {
+                    budget: key,
+                    healthy: budget.current_healthy,
+                    desired: budget.desired_healthy,
+                    expected: budget.expected_pods,
+                    coming: self.coming(budget),
+                    lost: lost(budget, self.now),
+                    unready: (!pod.ready).then(|| pod.traits().waiting.clone().unwrap_or_default()),
+                },
+            });
+        }
+        let ours = match busy {
+            Some(Busy::Sent) => return Err(Refusal::Queued { budget: key }),
+            Some(Busy::Until(version)) if *version == budget.resource_version => {
+                return Err(Refusal::Queued { budget: key });
+            }
+            None | Some(Busy::Until(_)) => 0,
+            Some(Busy::Taken(taken)) => taken.iter().filter(|taken| !taken.is_counted_by(budget)).count(),
+        };
+        if usize::try_from(budget.disruptions_allowed).unwrap_or(0) > ours {
+            Ok(())
+        } else {
+            Err(Refusal::Queued { budget: key })
+        }
     }
 }
 

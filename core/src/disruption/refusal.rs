@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::arithmetic::Lost;
 use super::budget_name::BudgetName;
+use crate::text::plural;
 
 /// Why a pod may not be evicted now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum Refusal {
         desired: i32,
         /// `expectedPods`.
         expected: i32,
+        /// How many more it will expect, where that is known: controllers have yet to make those pods.
+        coming: i32,
         /// An eviction that the budget counts although its pod was not deleted.
         lost: Option<Lost>,
         /// Why the pod is not ready, such as `CrashLoopBackOff`; an empty text where the reason is not known, `None`
@@ -34,6 +37,8 @@ pub enum Refusal {
         budget: BudgetName,
         /// The message of condition `DisruptionAllowed`.
         message: Arc<str>,
+        /// It is about a pod that is on its way out.
+        passes: bool,
     },
     /// The budget's status is older than its spec.
     Stale {
@@ -86,11 +91,9 @@ impl Refusal {
     /// it.
     pub fn is_lasting(&self) -> bool {
         match self {
-            Self::Exhausted { desired, expected, .. } => desired >= expected,
-            Self::SyncFailed { .. }
-            | Self::Broken { .. }
-            | Self::Overlapping { .. }
-            | Self::UnknownPolicy { .. } => true,
+            Self::Exhausted { desired, expected, coming, .. } => *desired >= expected.saturating_add(*coming),
+            Self::SyncFailed { passes, .. } => !passes,
+            Self::Broken { .. } | Self::Overlapping { .. } | Self::UnknownPolicy { .. } => true,
             Self::Stale { .. } | Self::Queued { .. } => false,
         }
     }
@@ -105,17 +108,25 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let show = |(namespace, name): &BudgetName| format!("{namespace}/{name}");
         match self {
-            Self::Exhausted { budget, healthy, desired, expected, .. } if desired >= expected => write!(
+            Self::Exhausted { budget, healthy, desired, expected, .. } if self.is_lasting() => write!(
                 f,
                 "PDB {} can never allow an eviction: it needs {desired} healthy of {expected} ({healthy} healthy now)",
                 show(budget)
             ),
-            Self::Exhausted { budget, healthy, desired, expected, lost, unready } => {
+            Self::Exhausted { budget, healthy, desired, expected, coming, lost, unready } => {
                 let budget = show(budget);
                 write!(
                     f,
                     "PDB {budget} allows 0 evictions: {healthy} of {expected} healthy, {desired} needed"
                 )?;
+                if *coming > 0 {
+                    let are = if *coming == 1 { "is" } else { "are" };
+                    write!(
+                        f,
+                        "; {} {are} to come",
+                        plural(usize::try_from(*coming).unwrap_or(0), "more pod")
+                    )?;
+                }
                 if let Some(lost) = lost {
                     write!(f, "; {lost}")?;
                 }
@@ -126,8 +137,9 @@ impl fmt::Display for Refusal {
                     "; the pod is not ready{why}: unhealthyPodEvictionPolicy AlwaysAllow would let it go"
                 )
             }
-            Self::SyncFailed { budget, message } => {
-                write!(f, "PDB {} failed to sync: {message}", show(budget))
+            Self::SyncFailed { budget, message, passes } => {
+                write!(f, "PDB {} failed to sync: {message}", show(budget))?;
+                if *passes { f.write_str(", which is terminating") } else { Ok(()) }
             }
             Self::Stale { budget, computed: false } => write!(
                 f,
@@ -160,8 +172,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::Budgets;
-    use crate::cluster::{Budget, Pod, Traits};
-    use crate::fixture::{at, budget, of, pod};
+    use super::Refusal;
+    use crate::cluster::{Budget, Parts, Pod, Surroundings, Traits, Workload};
+    use crate::fixture::{at, budget, of, pod, terminating};
 
     #[test]
     fn refusals_name_the_budget_and_its_numbers() {
@@ -201,5 +214,52 @@ mod tests {
             line(budget("cart", -1, 3, 3)),
             "PDB shop/cart has a broken status (-1 allowed, 0 disrupted pods), which the server refuses"
         );
+    }
+
+    fn refused(parts: Parts) -> Refusal {
+        let cluster = parts.seal();
+        Budgets::new(&cluster, BTreeMap::new(), at(0)).take(&pod("cart", 1, "n-1")).unwrap_err()
+    }
+
+    #[test]
+    fn a_budget_whose_pods_are_to_come_passes() {
+        let of = |replicas: Option<i32>| {
+            let workload = |replicas| Workload {
+                this: pod("cart", 1, "").owner.unwrap(),
+                namespace: "shop".into(),
+                replicas: Some(replicas),
+                owner: None,
+                ignores_disruption: false,
+            };
+            let workloads = replicas.map(|replicas| [workload(replicas)].into_iter().collect());
+            refused(Parts {
+                pods: vec![pod("cart", 1, "n-1")],
+                budgets: vec![budget("cart", 0, 1, 2)],
+                surroundings: Surroundings { workloads, ..Surroundings::default() },
+                ..Parts::default()
+            })
+        };
+        assert!(of(None).is_lasting(), "nobody knows of more");
+        assert!(of(Some(2)).is_lasting(), "it needs both");
+        let passes = of(Some(3));
+        assert!(!passes.is_lasting());
+        assert_eq!(
+            passes.to_string(),
+            "PDB shop/cart allows 0 evictions: 1 of 1 healthy, 2 needed; 2 more pods are to come"
+        );
+    }
+
+    #[test]
+    fn a_budget_that_fails_for_a_pod_on_its_way_out_passes() {
+        let of = |message: &str| {
+            refused(Parts {
+                pods: vec![pod("cart", 1, "n-1"), terminating(pod("cart", 2, "n-2"), at(30))],
+                budgets: vec![Budget { sync_failed: Some(message.into()), ..budget("cart", 0, 2, 1) }],
+                ..Parts::default()
+            })
+        };
+        assert!(!of("found no controllers for pod \"cart-2\"").is_lasting());
+        assert!(of("found no controllers for pod \"cart-1\"").is_lasting(), "it stays");
+        assert!(of("jobs.batch does not implement the scale subresource").is_lasting());
     }
 }

@@ -72,13 +72,12 @@ impl<'c> Batch<'c> {
             let theirs = self.taken.get(&key).copied().unwrap_or_default();
             let allowed = usize::try_from(budget.disruptions_allowed).unwrap_or(0);
             if here + theirs > allowed {
-                let at_best = usize::try_from(budget.expected_pods.saturating_sub(budget.desired_healthy));
                 let reason = format!(
                     "{here} of its pods under PDB {} can run on it only, {theirs} on nodes that are being drained, and {allowed} \
                      may be away now",
                     budget.full_name()
                 );
-                let lasting = here > at_best.unwrap_or(0);
+                let lasting = here > self.budgets.at_best(budget);
                 return Err(NotAdmitted { budget: key, reason, lasting, closed_since: budget.closed_since });
             }
         }

@@ -458,8 +458,8 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
         }
     }
 
-    /// Takes marks of drains off nodes that somebody uncordoned, and our own cordons off failed nodes where that was asked
-    /// for. A drain goes on from a cordon of any other, and that stays the other's to give back.
+    /// Takes marks of drains off nodes that somebody uncordoned, and our own cordons off failed nodes where that was
+    /// asked for. A drain goes on from a cordon of any other, and that stays the other's to give back.
     fn give_back(&mut self) {
         for (name, state) in &self.decision.states {
             let Some(node) = self.world.cluster.node(name) else { continue };

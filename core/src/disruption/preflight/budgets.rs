@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::arithmetic::{Numbers, Unsynced, compute, lost};
+use super::super::arithmetic::{
+    NO_CONTROLLERS, Numbers, Unsynced, compute, expected_later, lost, sync_passes,
+};
 use super::super::budget_name::{BudgetName, budget_name};
-use super::super::class::{Handling, class, handling};
+use super::super::class::{Handling, class, handling, orphan};
 use super::super::permit::Budgets;
 use super::cause::{Cause, CauseObject, ObjectKind, Outlook};
 use super::code::Code;
@@ -156,14 +158,14 @@ impl<'a> BudgetSeen<'a> {
 
     /// Why it allows no eviction, if it allows none.
     fn closed(&self) -> Option<Cause> {
-        let Some(mut never) = self.by_spec().or_else(|| self.by_numbers()) else { return self.by_status() };
+        let Some(mut shut) = self.by_spec().or_else(|| self.by_numbers()) else { return self.by_status() };
         // Who made it may open it again: Ceph's operator closes its budgets while it recovers.
         if let Some(maker) = &self.budget.made_by {
-            (never.code, never.outlook) = (Code::MadeByOthers, Outlook::NotNow);
-            never.what = format!("{}, and {maker} made it, which may change it", never.what);
-            never.remedy = self.remedy();
+            (shut.code, shut.outlook) = (Code::MadeByOthers, Outlook::NotNow);
+            shut.what = format!("{}, and {maker} made it, which may change it", shut.what);
+            shut.remedy = self.remedy();
         }
-        Some(never)
+        Some(shut)
     }
 
     fn cause(&self, code: Code, outlook: Outlook, what: String, remedy: &str) -> Cause {
@@ -212,18 +214,24 @@ impl<'a> BudgetSeen<'a> {
                 self.no_scale(&format!("pod {pod} belongs to {owner}, which has no scale"))
             }
             Err(Unsynced::NoController { pod, owner }) => {
-                self.no_controller(&format!("{owner} of pod {pod}"))
+                // One that stays is to be told of, before another that is on its way out.
+                let surroundings = self.cluster.surroundings();
+                let stays = |pod: &&&Pod| orphan(pod, surroundings) && pod.deleting().is_none();
+                let stays = self.pods.iter().find(stays).and_then(|pod| Some((pod, pod.owner.as_ref()?)));
+                let who = match stays {
+                    Some((pod, of)) => format!("{} {} of pod {}", of.kind, of.name, pod.name),
+                    None => format!("{owner} of pod {pod}"),
+                };
+                self.no_controller(&who, stays.is_none())
             }
             Err(Unsynced::Unreadable | Unsynced::Unknown) => match &self.budget.sync_failed {
                 Some(message) if message.contains("does not implement the scale subresource") => {
                     self.no_scale(message)
                 }
-                Some(message) if message.contains("found no controllers") => self.no_controller(message),
-                Some(message) => self.never(
-                    Code::NotComputable,
-                    format!("the disruption controller cannot compute it: {message}"),
-                    "mend what it names",
-                ),
+                Some(message) if message.contains(NO_CONTROLLERS) => {
+                    self.no_controller(message, sync_passes(self.cluster, self.budget, message))
+                }
+                Some(message) => self.not_computable(message),
                 None if self.budget.observed_generation > 0 => {
                     self.too_much(self.budget.expected_pods.into(), self.budget.desired_healthy.into())
                 }
@@ -237,15 +245,30 @@ impl<'a> BudgetSeen<'a> {
         self.never(Code::NotComputable, what, &self.remedy())
     }
 
-    fn no_controller(&self, who: &str) -> Option<Cause> {
+    /// A pod's controller is not there; it `passes` where such pods are on their way out.
+    fn no_controller(&self, who: &str, passes: bool) -> Option<Cause> {
         let what = format!("{who} does not exist: it cannot be computed and allows 0");
+        if passes {
+            let remedy = "wait for that pod, which is terminating";
+            return Some(self.cause(Code::ControllerGone, Outlook::NotNow, what, remedy));
+        }
         self.never(Code::ControllerGone, what, "delete that pod, or narrow the selector")
+    }
+
+    fn not_computable(&self, message: &str) -> Option<Cause> {
+        let what = format!("the disruption controller cannot compute it: {message}");
+        if sync_passes(self.cluster, self.budget, message) {
+            let remedy = "wait for that pod, which is terminating";
+            return Some(self.cause(Code::NotComputable, Outlook::NotNow, what, remedy));
+        }
+        self.never(Code::NotComputable, what, "mend what it names")
     }
 
     /// `expected` pods of which `desired` have to be healthy leave no room.
     fn too_much(&self, expected: i64, desired: i64) -> Option<Cause> {
         let demand = self.budget.demand;
-        if !self.guards || expected <= 0 || desired < expected {
+        // Pods that are to come make room; what is missing until then is told by the status.
+        if !self.guards || expected <= 0 || desired < expected.max(self.expected_later()) {
             return None;
         }
         let replicas = if expected == 1 { "1 replica".to_owned() } else { format!("{expected} replicas") };
@@ -260,6 +283,11 @@ impl<'a> BudgetSeen<'a> {
             }
             _ => self.never(Code::NeedsEveryReplica, format!("{demand} of {replicas}"), &self.remedy()),
         }
+    }
+
+    /// How many pods it will expect when all are there that its pods' controllers make, as far as is known.
+    fn expected_later(&self) -> i64 {
+        expected_later(self.budget, &self.pods, self.cluster.surroundings()).unwrap_or(0)
     }
 
     /// Why its status tells nothing, if it does not.
@@ -290,6 +318,19 @@ impl<'a> BudgetSeen<'a> {
         None
     }
 
+    /// The numbers of the status.
+    fn numbers_now(&self) -> String {
+        let b = self.budget;
+        let numbers =
+            format!("{} of {} healthy, {} needed", b.current_healthy, b.expected_pods, b.desired_healthy);
+        let coming = self.expected_later().saturating_sub(b.expected_pods.into());
+        if coming > 0 && b.desired_healthy >= b.expected_pods {
+            format!("{numbers}, and {coming} more to come")
+        } else {
+            numbers
+        }
+    }
+
     /// What the status says now.
     fn by_status(&self) -> Option<Cause> {
         let b = self.budget;
@@ -302,14 +343,9 @@ impl<'a> BudgetSeen<'a> {
             return None;
         }
         if let Some(message) = &b.sync_failed {
-            return self.never(
-                Code::NotComputable,
-                format!("the disruption controller cannot compute it: {message}"),
-                "mend what it names",
-            );
+            return self.not_computable(message);
         }
-        let numbers =
-            format!("{} of {} healthy, {} needed", b.current_healthy, b.expected_pods, b.desired_healthy);
+        let numbers = self.numbers_now();
         let unready = |pod: &&&Pod| pod.phase == Phase::Running && pod.deleting().is_none() && !pod.ready;
         let unready: Vec<&Pod> = self.pods.iter().filter(unready).copied().collect();
         if b.desired_healthy == 0

@@ -48,6 +48,15 @@ pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
         .collect()
 }
 
+/// Whether a pod of `node` would have to find another place, when the node is drained.
+fn has_to_move(question: &Question<'_>, node: &Node) -> bool {
+    let Question { cluster, rules, now, .. } = *question;
+    cluster.pods_on(&node.name).any(|pod| {
+        let class = class(pod, rules, cluster.surroundings(), now);
+        class != Class::Finished && handling(pod, class, rules) != Handling::Leave
+    })
+}
+
 impl<'a> CausesFound<'a> {
     fn node(&mut self, question: &Question<'_>, node: &Node) {
         let object = || CauseObject::node(&node.name);
@@ -78,14 +87,33 @@ impl<'a> CausesFound<'a> {
                 "ask who holds it",
             );
         }
-        if others(question, node).next().is_none() {
-            self.put(
+        if others(question, node).next().is_none() && has_to_move(question, node) {
+            self.only_node(question, node);
+        }
+    }
+
+    /// Adds B23: for now, where another node would be there if its kubelet was.
+    fn only_node(&mut self, question: &Question<'_>, node: &Node) {
+        let back = |other: &&Arc<Node>| other.name != node.name && !other.ready && !other.unschedulable;
+        let object = CauseObject::node(&node.name);
+        match question.cluster.nodes().iter().find(back) {
+            Some(other) => self.put(
+                Code::OnlyNode,
+                Outlook::NotNow,
+                object,
+                format!(
+                    "no other schedulable node is ready: its pods have nowhere to go before {} is",
+                    other.name
+                ),
+                "wait for that node, or add one first",
+            ),
+            None => self.put(
                 Code::OnlyNode,
                 Outlook::Never,
-                object(),
+                object,
                 "is the only schedulable node: its pods have nowhere to go".to_owned(),
                 "add a node first",
-            );
+            ),
         }
     }
 

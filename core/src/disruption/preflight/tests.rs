@@ -113,6 +113,7 @@ fn budgets_that_never_allow() {
             Box::new(|c| {
                 c.budgets[0].demand = Demand::MinAvailable(Quantity::Count(1));
                 c.pods.truncate(1);
+                replicas(c, 1);
             }),
         ),
         ("U5 never PDB shop/cart", Box::new(demand(Demand::MinAvailable(Quantity::Percent(90))))),
@@ -161,6 +162,14 @@ fn budgets_that_do_not_allow_now_and_odd_ones() {
                 c.budgets[0].desired_healthy = 0;
             }),
         ),
+        (
+            "U11 not-now PDB shop/cart",
+            Box::new(|c| {
+                c.budgets[0] = Budget { generation: 1, ..budget("cart", 0, 1, 2) };
+                // The two others are to come.
+                c.pods.truncate(1);
+            }),
+        ),
         ("U13 not-now PDB shop/cart", Box::new(|c| c.budgets[0].generation = 2)),
         ("U13 not-now PDB shop/cart", Box::new(|c| c.budgets[0].observed_generation = 0)),
         (
@@ -199,6 +208,36 @@ fn budgets_that_do_not_allow_now_and_odd_ones() {
                 let target = ("ReplicaSet".into(), "cart".into());
                 let scaler = Autoscaler { namespace: "shop".into(), target, min_replicas: 2 };
                 c.surroundings.autoscalers = Some(vec![scaler]);
+            }),
+        ),
+    ];
+    each_budget(cases);
+}
+
+#[test]
+fn pods_whose_controller_is_gone_and_that_leave() {
+    let cases: Vec<(&str, Change)> = vec![
+        (
+            "U9 not-now PDB shop/cart",
+            Box::new(|c| {
+                c.pods[1].owner = Some(named("ReplicaSet", "apps/v1"));
+                c.pods[1] = terminating(c.pods[1].clone(), at(30));
+            }),
+        ),
+        (
+            "U9 not-now PDB shop/cart",
+            Box::new(|c| {
+                c.surroundings.workloads = None;
+                c.budgets[0].sync_failed = Some("found no controllers for pod \"cart-2\"".into());
+                c.pods[1] = terminating(c.pods[1].clone(), at(30));
+            }),
+        ),
+        (
+            "U9 never PDB shop/cart",
+            Box::new(|c| {
+                // Of the two whose controller is gone, one stays.
+                c.pods[1..].iter_mut().for_each(|pod| pod.owner = Some(named("ReplicaSet", "apps/v1")));
+                c.pods[1] = terminating(c.pods[1].clone(), at(30));
             }),
         ),
     ];
@@ -314,8 +353,28 @@ fn webhooks_namespaces_and_nodes_that_keep_a_drain() {
         ("B21 not-now Node n-1", Box::new(|c| Arc::make_mut(&mut c.nodes[0]).ready = false)),
         ("B22 caution Node n-1", Box::new(|c| Arc::make_mut(&mut c.nodes[0]).unschedulable = true)),
         ("B23 never Node n-1", Box::new(|c| c.nodes.truncate(1))),
+        (
+            "B23 not-now Node n-1",
+            Box::new(|c| {
+                c.nodes.truncate(2);
+                Arc::make_mut(&mut c.nodes[1]).ready = false;
+            }),
+        ),
     ];
     each(cases);
+}
+
+#[test]
+fn the_only_node_is_told_of_where_a_pod_would_have_to_leave_it() {
+    let alone = |pods: Vec<Pod>| {
+        codes(&seen(|c| {
+            c.nodes.truncate(1);
+            c.pods = pods;
+        }))
+    };
+    let daemon = Pod { owner: Some(named("DaemonSet", "apps/v1")), ..pod("logs", 1, "n-1") };
+    assert_eq!(alone(vec![daemon.clone()]), Vec::<String>::new());
+    assert_eq!(alone(vec![daemon, pod("web", 1, "n-1")]), ["B23 never Node n-1"]);
 }
 
 #[test]
