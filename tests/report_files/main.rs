@@ -1,4 +1,4 @@
-//! What `evenkeel report` and `evenkeel check` say about files, as a person would see it.
+//! What `evenkeel report`, `check` and `status` say about files, as a person would see it.
 //!
 //! Each folder of `cases/` holds input files and a `transcript`: lines that begin with `$` are run in that folder, and
 //! what follows is what they print and the exit code. `UPDATE_EXPECT=1 cargo test --test report_files` rewrites what follows.

@@ -1,13 +1,15 @@
 //! `evenkeel status`: how upgrades stand, in the operator's own words.
 //!
 //! Here belongs what is read for it and how the command ends. Nothing is judged or put into other words: every line is the
-//! one that the status of a ClusterUpgrade or of a NodeUpgrade has. The invariant: nothing is changed in any cluster.
+//! one that the status of a ClusterUpgrade or of a NodeUpgrade has. The invariants: nothing is changed in any cluster; and
+//! the command does not succeed where an upgrade that was asked for may be there and was not read.
 
 mod document;
 mod read;
 mod text;
 
 use clap::{Args, ValueEnum};
+use evenkeel_core::text::harmless;
 use evenkeel_core::version::escape;
 use jiff::SignedDuration;
 
@@ -59,6 +61,11 @@ pub(super) async fn run(args: StatusArgs) -> Result<u8, String> {
     if let Some(name) = args.name.as_deref().filter(|_| document.upgrades.is_empty()) {
         return Err(absent(&stored, name));
     }
+    // An upgrade that was asked for by its name was found, whatever else there may be.
+    let lacks = stored.lacks.as_deref().filter(|_| args.name.is_none());
+    if let Some(why) = lacks.filter(|_| document.upgrades.is_empty()) {
+        return Err(nothing(&args.place, why));
+    }
     let failed = |error: String| format!("cannot write the status: {error}");
     let shown = match args.output {
         StatusForm::Table | StatusForm::Wide => {
@@ -71,7 +78,11 @@ pub(super) async fn run(args: StatusArgs) -> Result<u8, String> {
         StatusForm::Yaml => serde_saphyr::to_string(&document).map_err(|error| failed(error.to_string()))?,
     };
     print(&shown)?;
-    Ok(code(document.upgrades.iter().any(|upgrade| upgrade.stalled)))
+    let stalled = document.upgrades.iter().any(|upgrade| upgrade.stalled);
+    match lacks {
+        Some(why) if !stalled => Err(format!("there may be more ClusterUpgrades: {}", harmless(why))),
+        _ => Ok(code(stalled)),
+    }
 }
 
 /// `evenkeel explain clusterupgrade/NAME`: why it is where it is.
@@ -104,6 +115,18 @@ const fn code(stalled: bool) -> u8 {
 }
 
 fn absent(stored: &StoredUpgrades, name: &str) -> String {
-    let unread = stored.not_seen.first().map(|line| format!(" ({line})")).unwrap_or_default();
-    format!("there is no ClusterUpgrade {}{unread}", escape(name))
+    let name = escape(name);
+    match &stored.lacks {
+        Some(why) => format!("no ClusterUpgrade {name} can be read: {}", harmless(why)),
+        None => format!("there is no ClusterUpgrade {name}"),
+    }
+}
+
+/// Why none is shown though there may be some.
+fn nothing(place: &WhereArgs, why: &str) -> String {
+    let instead = match place.files.as_slice() {
+        [] => "",
+        _ => "; what is needed is the output of `kubectl get cup,nup -o yaml`",
+    };
+    format!("no ClusterUpgrade can be read: {}{instead}", harmless(why))
 }

@@ -14,7 +14,7 @@ use super::super::args::WhereArgs;
 use super::super::connect;
 use crate::api::{ClusterUpgrade, GROUP, NodeUpgrade, decode};
 use crate::clients::{one_line, read_client, within};
-use crate::observe::files::{Piece, Use, pieces, shown_path};
+use crate::observe::files::{Piece, Read, Use, pieces, shown_path};
 
 /// Longest wait for one list.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -28,6 +28,8 @@ pub(super) struct StoredUpgrades {
     pub(super) about: Vec<(&'static str, String)>,
     /// What could not be read, one line each.
     pub(super) not_seen: Vec<String>,
+    /// Why there may be more in `upgrades` than was read, in one line; `None` if that is all of them.
+    pub(super) lacks: Option<String>,
 }
 
 /// What the cluster or the files of `place` hold; `command` is who asks.
@@ -44,6 +46,7 @@ pub(super) async fn stored(place: &WhereArgs, command: &str) -> Result<StoredUpg
     let mut stored = StoredUpgrades { about, ..StoredUpgrades::default() };
     let upgrades = list::<ClusterUpgrade>(&client).await?;
     stored.upgrades = read(&upgrades, &mut stored.not_seen);
+    stored.lacks = stored.not_seen.first().cloned();
     // Without them everything is told but what is in flight.
     match list::<NodeUpgrade>(&client).await {
         Ok(claims) => stored.claims = read(&claims, &mut stored.not_seen),
@@ -72,34 +75,35 @@ where
 }
 
 fn of_files(place: &WhereArgs) -> Result<StoredUpgrades, String> {
-    let (mut upgrades, mut claims, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut upgrades, mut claims) = (Vec::new(), Vec::new());
     let mut each = |file: &Arc<str>, piece: &Piece<'_>| {
         let Piece::Object { raw, .. } = piece else { return Use::None };
         // Most of a dump is of other kinds.
         if !raw.get().contains(GROUP) {
-            return Use::Some;
+            return Use::None;
         }
-        match serde_json::from_str::<DynamicObject>(raw.get()) {
-            Ok(object) => {
-                let types = object.types.clone().unwrap_or_default();
-                let ours = types.api_version.split('/').next() == Some(GROUP);
-                match types.kind.as_str() {
-                    "ClusterUpgrade" if ours => upgrades.push(object),
-                    "NodeUpgrade" if ours => claims.push(object),
-                    _ => {}
-                }
-            }
-            Err(error) => faults.push(format!("{file}: {error}")),
+        let object = match serde_json::from_str::<DynamicObject>(raw.get()) {
+            Ok(object) => object,
+            Err(error) => return Use::Fault(format!("{file}: {error}")),
+        };
+        let types = object.types.clone().unwrap_or_default();
+        let ours = types.api_version.split('/').next() == Some(GROUP);
+        match types.kind.as_str() {
+            "ClusterUpgrade" if ours => upgrades.push(object),
+            "NodeUpgrade" if ours => claims.push(object),
+            _ => return Use::None,
         }
         Use::Some
     };
-    let unread = pieces(&place.files, &mut each).map_err(|error| error.to_string())?.faults;
-    faults.extend(unread);
+    let Read { faults, mut unused, not_objects } =
+        pieces(&place.files, &mut each).map_err(|error| error.to_string())?;
+    unused.retain(|line| !not_objects.contains(line));
+    // Where objects were asked for and something else came, some may exist.
+    let mut not_seen = [faults, not_objects].concat();
+    let upgrades = read(&upgrades, &mut not_seen);
+    let lacks = not_seen.first().cloned();
     let names: Vec<_> = place.files.iter().map(|path| shown_path(path)).collect();
-    Ok(StoredUpgrades {
-        upgrades: read(&upgrades, &mut faults),
-        claims: read(&claims, &mut faults),
-        about: vec![("Files", names.join(", "))],
-        not_seen: faults,
-    })
+    let mut about = vec![("Files", names.join(", "))];
+    about.extend(unused.into_iter().map(|line| ("Unused", line)));
+    Ok(StoredUpgrades { upgrades, claims: read(&claims, &mut not_seen), about, not_seen, lacks })
 }

@@ -31,8 +31,7 @@ pub(super) fn text(document: &UpgradesDocument, style: StatusStyle) -> String {
         line(title, &evenkeel_core::text::harmless(rest));
     }
     if document.upgrades.is_empty() {
-        let unread = if document.not_seen.is_empty() { "" } else { " that can be read" };
-        line("Upgrades", &format!("there is no ClusterUpgrade{unread}"));
+        line("Upgrades", "there is no ClusterUpgrade");
     }
     for upgrade in &document.upgrades {
         text.push('\n');

@@ -192,10 +192,8 @@ impl Snapshot {
             PieceContent::Other(count) => self.counts.other_objects += count,
             PieceContent::EmptyList => {}
             PieceContent::Refused(_) | PieceContent::Table => self.counts.other_objects += 1,
-            PieceContent::Bad(bad) => self.bad(bad, input, file),
-            PieceContent::CutOff => {
-                self.fault(format!("{}: its list ends without a kind; the file may be cut off", input.name));
-            }
+            PieceContent::Bad(bad) => self.bad(&bad, input, file),
+            PieceContent::CutOff => self.fault(cut_off(&input.name)),
         }
     }
 
@@ -211,16 +209,14 @@ impl Snapshot {
     }
 
     /// A Node that cannot be read is still a Node: it is in the model, with a kubelet that is not known.
-    fn bad(&mut self, bad: Bad, input: &Input, file: &Arc<str>) {
-        let place = item(bad.item, &input.name);
+    fn bad(&mut self, bad: &Bad, input: &Input, file: &Arc<str>) {
         if bad.kind == Kind::Node {
-            let name = bad.name.clone().unwrap_or_else(|| format!("({place})"));
+            let name = bad.name.clone().unwrap_or_else(|| format!("({})", item(bad.item, &input.name)));
             if let Ok(node) = serde_json::from_value(serde_json::json!({"metadata": {"name": name}})) {
                 self.node(node, file);
             }
         }
-        let name = bad.name.map(|name| format!(" {name}")).unwrap_or_default();
-        self.fault(format!("{place}: {}{name} cannot be read: {}", bad.kind, bad.why));
+        self.fault(bad.told(&input.name));
     }
 
     fn fault(&mut self, line: String) {
@@ -351,15 +347,22 @@ fn source_of(input: &Input, given: &mut GivenPath) -> Result<Option<InputText>, 
     Ok(Some(source))
 }
 
+fn cut_off(file: &str) -> String {
+    format!("{file}: its list ends without a kind; the file may be cut off")
+}
+
 /// What pieces of files gave besides themselves.
 pub(crate) struct Read {
     /// What could not be read, one line each.
     pub(crate) faults: Vec<String>,
     /// The paths that a person named and that gave nothing, one line each.
     pub(crate) unused: Vec<String>,
+    /// Those of `unused` that hold no objects but a table, a refusal or an error, which tells nothing of what there is.
+    pub(crate) not_objects: Vec<String>,
 }
 
-/// Hands everything in `paths` to `each`, with the name of its file; `each` says whether it has a use for it.
+/// Hands everything in `paths` to `each`, with the name of its file; `each` says whether it has a use for it. What is
+/// no object, and may have been one of any kind, is among the faults, also where `each` has no use for it.
 ///
 /// # Errors
 /// When something that was named cannot be read. A broken file inside a folder is among what is returned instead.
@@ -378,7 +381,15 @@ pub(crate) fn pieces(
             let Some(source) = source else { return Ok(()) };
             parse(source, &mut |piece| match each(&name, &piece) {
                 Use::Some => given.uses(),
-                Use::None => given.takes(&content(&piece)),
+                Use::None => {
+                    let content = content(&piece);
+                    given.takes(&content);
+                    match content {
+                        PieceContent::CutOff => faults.push(cut_off(&name)),
+                        PieceContent::Bad(bad) if bad.kind == Kind::Object => faults.push(bad.told(&name)),
+                        _ => {}
+                    }
+                }
                 Use::Fault(why) => faults.push(why),
             })
         });
@@ -391,7 +402,7 @@ pub(crate) fn pieces(
             faults.truncate(known);
         }
     }
-    Ok(Read { faults, unused: unused::lines(&given) })
+    Ok(Read { faults, unused: unused::lines(&given), not_objects: unused::not_objects(&given) })
 }
 
 /// What became of a piece.

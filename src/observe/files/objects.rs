@@ -94,6 +94,14 @@ pub(super) struct Bad {
     pub(super) why: String,
 }
 
+impl Bad {
+    /// The line about it, an object of `file`.
+    pub(super) fn told(&self, file: &str) -> String {
+        let name = self.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+        format!("{}: {}{name} cannot be read: {}", item(self.item, file), self.kind, self.why)
+    }
+}
+
 /// `item 3 of nodes.json`, or the file's name alone.
 pub(in super::super) fn item(item: usize, file: &str) -> String {
     if item == 0 { file.to_owned() } else { format!("item {item} of {file}") }

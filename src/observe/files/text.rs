@@ -34,8 +34,8 @@ const ERRORS: [&str; 7] = [
 ];
 /// The words that tools write in place of what they took out; in lower case.
 const BLACKENED: [&[u8]; 2] = [b"***hidden***", b"redacted"];
-/// The texts by which a file is known to hold an object that a report needs; in lower case.
-const NEEDED: [&[u8]; 7] = [
+/// The texts by which a file is known to hold an object that a report or a status needs; in lower case.
+const NEEDED: [&[u8]; 8] = [
     b"\"kind\":\"node",
     b"\"kind\": \"node",
     b"\"kind\":\"pod",
@@ -43,6 +43,7 @@ const NEEDED: [&[u8]; 7] = [
     b"kind: node",
     b"kind: pod",
     b"kubeletversion",
+    b"evenkeel.dev/",
 ];
 
 /// What a file that begins with `start` is, if it is empty or no text.
@@ -116,8 +117,8 @@ pub(super) fn said(text: &str) -> String {
     harmless(&short)
 }
 
-/// Whether something was taken out of a file that begins with `start`, and `start` shows no object that a report
-/// needs.
+/// Whether something was taken out of a file that begins with `start`, and `start` shows no object that a report or a
+/// status needs.
 pub(super) fn is_blackened(start: &[u8]) -> bool {
     let small = start.to_ascii_lowercase();
     let has = |wanted: &[u8]| small.windows(wanted.len()).any(|window| window == wanted);
@@ -175,6 +176,9 @@ mod tests {
     fn what_is_blackened_may_still_be_needed() {
         assert!(is_blackened(b"{\"data\": ***HIDDEN***"));
         assert!(!is_blackened(b"{\"kind\": \"NodeList\", \"items\": ***HIDDEN***"));
+        assert!(!is_blackened(
+            b"apiVersion: evenkeel.dev/v1alpha1\nkind: ClusterUpgrade\nspec: ***HIDDEN***"
+        ));
         assert!(!is_blackened(b"{\"data\": cut"));
     }
 }

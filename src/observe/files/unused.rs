@@ -10,7 +10,15 @@ const MAX_LINES: usize = 10;
 
 /// A line for each of `given` that gave nothing.
 pub(super) fn lines(given: &[GivenPath]) -> Vec<String> {
-    let mut lines: Vec<String> = given.iter().filter_map(GivenPath::told).collect();
+    few(given.iter().filter_map(GivenPath::told).collect())
+}
+
+/// The lines of [`lines`] about those that hold something else than objects.
+pub(super) fn not_objects(given: &[GivenPath]) -> Vec<String> {
+    few(given.iter().filter(|given| given.note.is_some()).filter_map(GivenPath::told).collect())
+}
+
+fn few(mut lines: Vec<String>) -> Vec<String> {
     if lines.len() > MAX_LINES {
         let more = lines.len() - MAX_LINES;
         lines.truncate(MAX_LINES);
