@@ -321,17 +321,32 @@ impl Snapshot {
                 "{why}; add the output of `kubectl version -o json`, or say --apiserver-version v1.36.4"
             ));
         }
-        let others =
-            cluster.instances().iter().any(|instance| instance.component != Component::KubeApiserver);
-        let shown = |component| self.platform().is_none_or(|platform| platform.shows(component));
-        if self.pods.is_empty() && !others && shown(Component::KubeProxy) {
-            let controllers = if shown(Component::KubeScheduler) { "controllers and " } else { "" };
+        if let Some(unseen) = self.unseen_without_pods(cluster) {
             lines.push(format!(
-                "no pod of kube-system is in the files, so {controllers}kube-proxies are not seen; add the output of \
+                "no pod of kube-system is in the files, so {unseen} are not seen; add the output of \
                  `kubectl get pods -n kube-system -o yaml`"
             ));
         }
         lines
+    }
+
+    /// Which components pods of kube-system would have shown, in words; `None` where there are such pods, or `cluster`
+    /// has each of these components from somewhere else.
+    fn unseen_without_pods(&self, cluster: &Cluster) -> Option<String> {
+        if !self.pods.is_empty() {
+            return None;
+        }
+        let shown = |component| self.platform().is_none_or(|platform| platform.shows(component));
+        // What is seen or said of one component tells nothing of another.
+        let unseen = |component: &Component| shown(*component) && cluster.of(*component).next().is_none();
+        let controllers = [Component::KubeControllerManager, Component::KubeScheduler];
+        let mut words: Vec<String> =
+            controllers.iter().filter(|of| unseen(of)).map(|of| format!("{of}s")).collect();
+        if words.len() == controllers.len() {
+            words = vec!["controllers".to_owned()];
+        }
+        words.extend(unseen(&Component::KubeProxy).then(|| "kube-proxies".to_owned()));
+        (!words.is_empty()).then(|| words.join(" and "))
     }
 }
 
