@@ -42,6 +42,15 @@ fn nothing_of_a_file_reaches_the_terminal_raw() {
             format!(
                 "{{\"kind\": \"Node\", \"metadata\": {{\"name\": \"n1\", \"labels\": {{\"pool\": \"{evil}\"}}}}}}"
             ),
+            // Of a Node whose name was taken out, the pool is shown all the same.
+            format!(
+                "{{\"kind\": \"Node\", \"metadata\": {{\"name\": \"***HIDDEN***\", \"labels\": {{\"pool\": \"{evil}\"}}}}}}"
+            ),
+            // On OpenShift the key of a label names the pool.
+            format!(
+                r#"{{"kind": "Node", "metadata": {{"name": "n1", "labels":
+                {{"node.openshift.io/os_id": "rhcos", "node-role.kubernetes.io/{evil}": ""}}}}}}"#
+            ),
             format!(
                 r#"[{}, {{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
                 "metadata": {{"name": "x"}}, "webhooks": [{{"name": "{evil}", "matchPolicy": "Exact",

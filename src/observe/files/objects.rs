@@ -215,22 +215,35 @@ fn object(raw: &RawValue, head: &Head<'_>, list: &List, item: usize) -> PieceCon
 }
 
 fn node(raw: &RawValue, meta: &Meta, item: usize) -> PieceContent {
-    if is_taken_out(meta) {
-        return serde_json::from_str(raw.get()).map_or_else(
-            |error| unreadable(Kind::Node, None, item, &error),
-            |node| PieceContent::Nameless(Box::new(node), item),
-        );
-    }
-    let node = match decode::<Node>(raw, Kind::Node, meta, item) {
-        Ok(node) => node,
+    let nameless = is_taken_out(meta);
+    let node = if nameless {
+        serde_json::from_str::<Node>(raw.get()).map_err(|error| Bad {
+            kind: Kind::Node,
+            name: None,
+            item,
+            why: without_place(&error),
+        })
+    } else {
+        decode::<Node>(raw, Kind::Node, meta, item)
+    };
+    let node = match node {
+        Ok(node) => Box::new(node),
         Err(bad) => return PieceContent::Bad(bad),
     };
-    match node.metadata.labels.iter().flatten().find(|(_, label)| !is_label(label)) {
-        None => PieceContent::Node(Box::new(node)),
-        Some((key, _)) => {
-            let why = format!("label {} has a value that no cluster accepts", brief(key));
-            PieceContent::Bad(Bad { kind: Kind::Node, name: name_of(meta), item, why })
+    // A report shows either as the name of a pool.
+    let wrong = |(key, label): (&String, &String)| {
+        if !is_label_key(key) {
+            Some(format!("no cluster accepts a label with the key {}", brief(key)))
+        } else if !is_label(label) {
+            Some(format!("label {} has a value that no cluster accepts", brief(key)))
+        } else {
+            None
         }
+    };
+    match node.metadata.labels.iter().flatten().find_map(wrong) {
+        Some(why) => PieceContent::Bad(Bad { kind: Kind::Node, name: name_of(meta), item, why }),
+        None if nameless => PieceContent::Nameless(node, item),
+        None => PieceContent::Node(node),
     }
 }
 
@@ -337,6 +350,16 @@ fn is_taken_out(meta: &Meta) -> bool {
     name_of(meta).is_none() && meta.name.as_deref().is_some_and(is_blackened_name)
 }
 
+/// A name as long as a label's value, after a prefix that is as long as an object's name.
+fn is_label_key(key: &str) -> bool {
+    let (prefix, name) = key.split_once('/').unwrap_or(("", key));
+    prefix.len() <= MAX_NAME && is_label(name) && prefix.chars().all(is_of_label)
+}
+
 fn is_label(value: &str) -> bool {
-    value.len() <= MAX_LABEL && value.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+    value.len() <= MAX_LABEL && value.chars().all(is_of_label)
+}
+
+fn is_of_label(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-._".contains(c)
 }
