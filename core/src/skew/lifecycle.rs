@@ -114,7 +114,10 @@ pub fn findings(judged: &Assessment, catalogue: &Catalogue, today: Date) -> Vec<
     for row in &judged.rows {
         if let Some(version) = row.version.known() {
             by_minor.entry(version.minor()).or_default().push(row);
-            by_version.entry(version.to_string()).or_default().push(row);
+            // Its maker numbers the patches of a cloud-controller-manager: only its minor follows upstream's.
+            if row.component != Component::CloudControllerManager {
+                by_version.entry(version.to_string()).or_default().push(row);
+            }
         }
     }
     let ends = by_minor.iter().filter_map(|(minor, rows)| end(*minor, rows, catalogue, today));

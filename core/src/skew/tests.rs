@@ -375,6 +375,18 @@ mod time {
         ));
     }
 
+    /// A cloud's maker may never release the patch that upstream did.
+    #[test]
+    fn a_cloud_controller_manager_is_told_its_end_and_no_patch() {
+        let found_with = |version, today| {
+            let mut cluster = cluster(&["v1.36.4"], "v1.36.4", &["v1.36.4"]);
+            cluster.add_instance(instance(Component::CloudControllerManager, "aws", version));
+            found(&cluster, today)
+        };
+        assert_eq!(found_with("v1.36.0", "2026-11-20"), "");
+        assert!(found_with("v1.35.0", "2027-03-01").contains("1 cloud-controller-manager"));
+    }
+
     #[test]
     fn what_the_data_does_not_know_is_not_judged() {
         assert_eq!(found(&cluster(&["v1.60.1"], "v1.60.0", &["kwok-v0.8.0"]), "2026-10-01"), "");
