@@ -1,8 +1,8 @@
 //! `evenkeel status`: how upgrades stand, in the operator's own words.
 //!
-//! Here belongs what is read for it and how the command ends. Nothing is judged or put into other words: every line is the
-//! one that the status of a ClusterUpgrade or of a NodeUpgrade has. The invariants: nothing is changed in any cluster; and
-//! the command does not succeed where an upgrade that was asked for may be there and was not read.
+//! Here belongs what is read for it and how the command ends. Nothing is judged or put into other words: every line is
+//! the one that the status of a ClusterUpgrade or of a NodeUpgrade has. The invariants: nothing is changed in any
+//! cluster; and the command does not succeed where an upgrade that was asked for may be there and was not read.
 
 mod document;
 mod read;

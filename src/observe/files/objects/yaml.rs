@@ -130,12 +130,13 @@ impl<'de> Visitor<'de> for ToJson {
         Ok(scalar())
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Document, E> {
-        Ok(scalar())
+    // In place of a list's items a text is told of, and must not be read as no items.
+    fn visit_str<E>(self, text: &str) -> Result<Document, E> {
+        Ok(Document(Value::from(text).to_string()))
     }
 }
 
-/// A text, number or other scalar in place of a document: it tells nothing, so it becomes `null`.
+/// A number or other scalar that is no text, in place of a document: it tells nothing, so it becomes `null`.
 fn scalar() -> Document {
     Document("null".to_owned())
 }
