@@ -87,7 +87,7 @@ pub enum Code {
     NodeNotReady,
     /// Somebody else cordoned or holds a node.
     NodeTaken,
-    /// There is no other schedulable node.
+    /// There is no other schedulable node, or none that is ready.
     OnlyNode,
 }
 
