@@ -175,7 +175,14 @@ mod tests {
         let mut findings =
             vec![PlanFinding::new(FindingCode::OnlyServer, Weight::Warns, "the API is away for a while")];
         accept(&mut findings, &upgrade.accepted, at(0));
-        Plan { from: None, to, unit: Unit::Component, hops: vec![hop], findings }
+        Plan {
+            from: None,
+            to,
+            unit: Unit::Component,
+            hops: vec![hop],
+            silent: std::collections::BTreeSet::new(),
+            findings,
+        }
     }
 
     fn told(plan: &Plan, cluster: &Cluster, upgrade: &Upgrade, rules: &Rules) -> String {

@@ -1,8 +1,9 @@
 //! A plan as a value: its hops, the steps of each, and which kubelets move in it.
 //!
 //! Here belongs what a plan says, and nothing of how it is made, judged or carried out. The invariant: it says rules for
-//! kubelets, not names of nodes, so that a node that joins later belongs to it.
+//! kubelets that move, not names of nodes, so that a node that joins later belongs to it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub struct Plan {
     pub unit: Unit,
     /// What is done, in order; nothing when everything is at the target, or when the plan is blocked from the start.
     pub hops: Vec<Hop>,
+    /// The nodes whose machines have long been silent. Nobody can upgrade them, so that no wave has them.
+    pub silent: BTreeSet<Arc<str>>,
     /// What stands in the way or should be known, the gravest first.
     pub findings: Vec<PlanFinding>,
 }

@@ -41,6 +41,7 @@ pub fn make(wish: &Wish<'_>) -> Plan {
         to: upgrade.version.clone(),
         unit: upgrade.control_plane.unit,
         hops,
+        silent: start.silent,
         findings,
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct Start {
     pub(super) kubelets: Vec<KubeVersion>,
     /// The kubelets that stay.
     pub(super) still: Still,
+    /// The nodes whose machines have long been silent.
+    pub(super) silent: BTreeSet<Arc<str>>,
     /// The kube-proxies that somebody else moves.
     pub(super) proxies: Still,
     /// The cloud-controller-managers that somebody else moves.
@@ -62,7 +64,7 @@ impl Start {
     pub(super) fn of(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> Self {
         let (pieces, clouds) = pieces(wish, findings);
         let managed = is_managed(wish, &pieces);
-        let (kubelets, still) = kubelets(wish, findings);
+        let (kubelets, still, silent) = kubelets(wish, findings);
         let mut proxies = Still::new();
         for proxy in wish.cluster.of(Component::KubeProxy) {
             let Some(version) = proxy.version.known() else { continue };
@@ -78,7 +80,7 @@ impl Start {
         if managed {
             patch_of_images(wish, findings);
         }
-        Self { pieces, kubelets, still, proxies, clouds, managed }
+        Self { pieces, kubelets, still, silent, proxies, clouds, managed }
     }
 
     /// The kube-apiservers.
@@ -201,7 +203,10 @@ fn patch_of_images(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
 }
 
 /// The versions of the kubelets that move, and the kubelets that stay.
-fn kubelets(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> (Vec<KubeVersion>, Still) {
+fn kubelets(
+    wish: &Wish<'_>,
+    findings: &mut Vec<PlanFinding>,
+) -> (Vec<KubeVersion>, Still, BTreeSet<Arc<str>>) {
     let target = &wish.upgrade.version;
     let (mut moving, mut still) = (Vec::new(), Still::new());
     let mut stay = Stay::default();
@@ -227,8 +232,9 @@ fn kubelets(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> (Vec<KubeVersio
             stay.unselected.push(node.name.clone());
         }
     }
+    let silent = stay.silent.iter().cloned().collect();
     stay.tell(findings);
-    (moving, still)
+    (moving, still, silent)
 }
 
 /// Nodes that stay where they are, or that somebody should know of, by the reason.

@@ -3,10 +3,9 @@
 //! The invariants: a node is in the wave of the first group that selects it; inside of a group the waves go one after the
 //! other; and a group begins when the groups that it depends on are done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::finding_id::FindingCode;
 use super::hops::Plan;
 use crate::cluster::{Cluster, Component, Node, Phase, Pod};
 use crate::upgrade::{Member, NodeGroup, Upgrade, Zones};
@@ -36,11 +35,9 @@ pub struct Wave {
 }
 
 /// The waves of each hop of `plan`, for the nodes of `members`, which are those of `cluster`, as they are now. Nodes
-/// that a person holds or cordoned are in none, and neither are those that have long been silent, as a finding of the
-/// plan says.
+/// that a person holds or cordoned are in none, and neither are those that have long been silent.
 pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Member<'_>]) -> Vec<Vec<Wave>> {
-    let silent = silent(plan, members);
-    let stays = |node: &Node| is_left_alone(node) || silent.contains(&*node.name);
+    let stays = |node: &Node| is_left_alone(node) || plan.silent.contains(&node.name);
     let mut runs: Vec<Option<KubeVersion>> =
         members.iter().map(|member| member.node.kubelet.known().cloned()).collect();
     let mut all = Vec::new();
@@ -89,21 +86,6 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Membe
 /// Whether a person holds or cordoned `node`.
 fn is_left_alone(node: &Node) -> bool {
     node.held || node.unschedulable && node.cordoned_by.is_none()
-}
-
-/// Those of `members` that have been silent for so long that the rollout takes none of them up. `plan` was made at some
-/// time, and its finding counts them as of then: they are those of whom nothing was heard for longest.
-fn silent<'a>(plan: &Plan, members: &[Member<'a>]) -> BTreeSet<&'a str> {
-    let finding = plan.findings.iter().find(|finding| finding.id.code == FindingCode::NodeSilent);
-    let Some(finding) = finding else { return BTreeSet::new() };
-    let behind = |version: &KubeVersion| version.minor() <= plan.to.minor() && !version.satisfies(&plan.to);
-    let away = members
-        .iter()
-        .map(|member| member.node)
-        .filter(|node| !node.ready && !is_left_alone(node) && node.kubelet.known().is_some_and(behind));
-    let mut away: Vec<_> = away.filter_map(|node| Some((node.heartbeat?, &*node.name))).collect();
-    away.sort_unstable();
-    away.into_iter().take(finding.count).map(|(_, name)| name).collect()
 }
 
 /// The indices of `groups`, each after those that it depends on; else in their order.

@@ -1,7 +1,7 @@
 //! Which parts of the control plane are away, and for how long.
 //!
-//! Here belongs when an absence is too long; who waits for such a part is in `components` and `control_plane_whole`. The invariant:
-//! nobody is called because of a part that a step of ours moves.
+//! Here belongs when an absence is too long; who waits for such a part is in `components` and `control_plane_whole`.
+//! The invariant: nobody is called because of a part that a step of ours moves.
 
 use std::sync::Arc;
 

@@ -270,7 +270,7 @@ fn upgraded(round: &mut Round<'_>, claim: &Claim) {
             && step.components.iter().any(|of| !claim.subject.components.contains(of))
     };
     if claim.subject.is_of_plane() && round.missing.is_empty() && round.hop.steps.iter().any(another) {
-        goes_with(round, claim, release(claim));
+        round.actions.push(release(claim));
     }
 }
 

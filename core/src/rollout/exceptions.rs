@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::blockers::{SHOWN_BLOCKERS, lasting_blockers};
 use super::claim::{Blocker, ClaimState};
 use super::group::held_by;
 use super::hold_reason::Exception;
-use super::nodes::{SHOWN_BLOCKERS, lasting_blockers};
 use super::round::{Round, Selected};
 use crate::cluster::{Cluster, Pod};
 use crate::disruption::preflight::{CauseObject, ObjectKind};

@@ -184,17 +184,19 @@ fn job(
         ),
         (Some(JobState::Running), _) => {
             let failed = || last_words(round, claim).map(|said| format!("its pod {said}"));
-            let none = || pods_of(round, claim).next().is_none().then(|| no_pod(round));
-            let pod = pod_waits(round, claim).or_else(failed).or_else(none);
-            if let Some(why) = too_late(pod.as_deref().unwrap_or("its Job still runs")) {
+            let pod = pod_waits(round, claim).or_else(failed);
+            let refused_at = after(since, NO_POD_FOR);
+            let podless = pods_of(round, claim).next().is_none();
+            let refused = (podless && refused_at <= round.world.now).then(|| no_pod(round));
+            if let Some(why) =
+                too_late(refused.as_ref().or(pod.as_ref()).map_or("its Job still runs", |why| why))
+            {
                 return ExecutorState::Failed(why);
             }
-            let refused_at = after(since, NO_POD_FOR);
-            let has_pod = pods_of(round, claim).next().is_some();
-            if !has_pod && refused_at <= round.world.now {
-                return ExecutorState::Refused(no_pod(round), deadline(round, claim, since));
+            if let Some(why) = refused {
+                return ExecutorState::Refused(why, deadline(round, claim, since));
             }
-            if !has_pod {
+            if podless {
                 round.wake(refused_at);
             }
             let pod = pod.map_or_else(String::new, |why| format!("; {why}"));

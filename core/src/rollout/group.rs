@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use super::action::Action;
-use super::claim::{Claim, Subject, UnreadableClaim};
+use super::claim::{Subject, UnreadableClaim};
 use super::hold_reason::{Hold, why_held};
 use super::round::{Round, Selected, claim_name};
 use crate::cluster::{Component, Node};
@@ -41,13 +40,9 @@ pub(super) fn has_place(round: &Round<'_>, node: &Node) -> bool {
     let its = round.selected.iter().find(|of| of.member.node.name == node.name);
     let Some(group) = its.map(|of| of.member.group).filter(|_| node.ready) else { return true };
     let Some(limit) = round.upgrade.groups.get(group).map(|group| group.max_unavailable) else { return true };
-    let given_up = |of: &Selected<'_>| {
-        let goes = |claim: &Claim, action: &Action| matches!(action, Action::Release { uid, .. } if *uid == claim.uid);
-        of.claim.is_some_and(|claim| round.actions.iter().any(|action| goes(claim, action)))
-    };
     let away = |of: &&Selected<'_>| {
-        let node = of.member.node;
-        !node.ready || node.unschedulable || of.in_flight() && !given_up(of)
+        let (node, goes) = (of.member.node, of.claim.is_some_and(|claim| round.releases(claim)));
+        !node.ready || node.unschedulable || of.in_flight() && !goes
     };
     let nodes = || round.selected.iter().filter(|of| of.member.group == group);
     nodes().filter(away).count() <= limit.of(nodes().count())

@@ -87,12 +87,8 @@ pub(super) fn forget(round: &mut Round<'_>) {
         .collect();
     finished.sort_by(|(a, x), (b, y)| (a, &x.name).cmp(&(b, &y.name)));
     let surplus = finished.len().saturating_sub(KEPT_UPGRADED);
-    let goes = |claim: &&Claim| {
-        let of_it = |action: &Action| matches!(action, Action::Release { uid, .. } if *uid == claim.uid);
-        round.actions.iter().any(of_it)
-    };
     let oldest = finished.into_iter().take(surplus).map(|(_, claim)| claim);
-    let released: Vec<_> = oldest.filter(|claim| !goes(claim)).map(release).collect();
+    let released: Vec<_> = oldest.filter(|claim| !round.releases(claim)).map(release).collect();
     round.actions.extend(released);
 }
 

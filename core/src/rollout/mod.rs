@@ -15,6 +15,7 @@ mod absence;
 mod action;
 mod avoid;
 mod blocked;
+mod blockers;
 mod claim;
 mod components;
 mod control_plane_whole;

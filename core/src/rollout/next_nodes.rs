@@ -8,6 +8,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::action::Action;
+use super::blockers::{lasting_blockers, what_blocks};
 use super::claim::{Blocker, Claim, ClaimState};
 use super::control_plane_whole::{opened, others_are_whole};
 use super::controllers::idle;
@@ -15,7 +16,7 @@ use super::gate::{ToOpen, failures, may_open};
 use super::group::{Members, held_by, kubelet_subject, members};
 use super::hold_reason::{Exception, NodeOut, OutOf};
 use super::leftovers::is_cordoned_by_others;
-use super::nodes::{PARKED_AT_LEAST, lasting_blockers, what_blocks};
+use super::nodes::PARKED_AT_LEAST;
 use super::not_opened::NotOpened;
 use super::round::{Round, Selected, after, gone_at, record};
 use super::waiting::{EndedBy, WaitReason, Waiting};

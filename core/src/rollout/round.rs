@@ -197,6 +197,11 @@ impl Round<'_> {
         self.may_disrupt && self.halted.is_none() && !claim.ending && wanted
     }
 
+    /// Whether this round lets `claim` go.
+    pub(super) fn releases(&self, claim: &Claim) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Release { uid, .. } if *uid == claim.uid))
+    }
+
     /// Whether pods leave the node of `claim` before its kubelet changes.
     pub(super) fn empties(&self, claim: &Claim) -> bool {
         let from = claim.subject.from.parse::<KubeVersion>().ok();

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::group::{Members, members};
 use super::not_opened::NotOpened;
 use super::round::{Round, after};
-use super::whose_turn::{nodes_behind, proven};
+use super::whose_turn::{given_back, nodes_behind};
 use crate::upgrade::{Soak, Soaked};
 
 /// What soaks or has soaked, as of now.
@@ -27,7 +27,7 @@ pub(super) fn follow(round: &Round<'_>) -> Vec<Soak> {
         let (name, length) = (&of.group.name, of.group.soak);
         soaks.extend(one(round, Soaked::Group(name.clone()), length, is_done(round, of)));
         if of.group.canary > 0 {
-            let done = proven(of, &round.upgrade.version) >= of.group.canary;
+            let done = given_back(of, &round.upgrade.version) >= of.group.canary;
             soaks.extend(one(round, Soaked::Canaries(name.clone()), length, done));
         }
     }

@@ -24,7 +24,7 @@ pub(super) fn nodes_behind<'a>(
 }
 
 /// How many nodes of `members` run `version`, and were given back. One that failed was not, whatever it runs.
-pub(super) fn proven(members: &Members<'_>, version: &KubeVersion) -> usize {
+pub(super) fn given_back(members: &Members<'_>, version: &KubeVersion) -> usize {
     members.nodes.iter().filter(|node| has_come(node, version)).count()
 }
 
@@ -120,7 +120,8 @@ pub(super) fn in_turn<'a>(
             }
         }
     }
-    let proven = proven(members, version).saturating_sub(unwell.len());
+    let well = |of: &&Selected<'_>| of.member.node.ready && has_come(of, version);
+    let proven = members.nodes.iter().filter(well).count();
     let mut at_most = usize::MAX;
     if proven < group.canary {
         let taken = in_flight().count() + failed().count() + unwell.len();

@@ -157,6 +157,7 @@ impl Setting {
             to: self.upgrade.version.clone(),
             unit: Unit::Component,
             hops,
+            silent: std::collections::BTreeSet::new(),
             findings: Vec::new(),
         };
         check(plan, &self.cluster, &self.upgrade.members(&self.cluster), &self.policy).map(|_| ())

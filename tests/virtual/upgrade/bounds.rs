@@ -93,6 +93,7 @@ fn plan_of() -> plan::Plan {
         to: version.clone(),
         unit: upgrade::Unit::Component,
         hops: (0..20).map(hop).collect(),
+        silent: std::collections::BTreeSet::new(),
         findings: (0..NODES).map(finding).collect(),
     }
 }

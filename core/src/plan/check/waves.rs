@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use super::refutation::Refutation;
 use crate::cluster::Component;
-use crate::plan::finding_id::FindingCode;
 use crate::plan::hops::Plan;
 use crate::plan::waves::{Wave, ZONE};
 use crate::upgrade::{Member, NodeGroup, Upgrade, Zones};
@@ -61,22 +60,6 @@ fn there(members: &[Member<'_>], runs: &Runs<'_>, version: &KubeVersion) -> BTre
     there
 }
 
-/// Takes those out of `late` that may stay behind because they have long been silent: nodes that are not ready and that
-/// no wave moves, as many as a finding of `plan` counts. Those that it names have to.
-fn silent_stay<'a>(plan: &Plan, waves: &[Wave], runs: &Runs<'a>, late: &mut BTreeSet<&'a str>) {
-    let finding = plan.findings.iter().find(|finding| finding.id.code == FindingCode::NodeSilent);
-    let Some(finding) = finding else { return };
-    let moved: BTreeSet<&str> = waves.iter().flat_map(|wave| &wave.nodes).map(|name| &**name).collect();
-    let mut left = finding.count;
-    late.retain(|name| {
-        let named = finding.samples.iter().any(|sample| **sample == **name);
-        let away = runs.get(name).is_some_and(|(member, _)| !member.node.ready);
-        let stays = named || left > 0 && away && !moved.contains(name);
-        left -= usize::from(stays && left > 0);
-        !stays
-    });
-}
-
 /// What of `waves`, those of each hop of `plan`, does not keep what the groups of `upgrade` ask for.
 pub fn check_waves(
     plan: &Plan,
@@ -102,7 +85,10 @@ pub fn check_waves(
         }
         let mut late: BTreeSet<&str> =
             runs.iter().filter(|(_, (_, v))| hop.kubelets.moves(v, &hop.version)).map(|(n, _)| *n).collect();
-        silent_stay(plan, waves, &runs, &mut late);
+        // Only what is not ready may stay behind because it is silent.
+        late.retain(|name| {
+            !plan.silent.contains(*name) || runs.get(name).is_some_and(|(member, _)| member.node.ready)
+        });
         let there = there(members, &runs, &hop.version);
         let mut begun: BTreeMap<usize, Begun> = BTreeMap::new();
         for wave in waves {

@@ -77,7 +77,14 @@ fn whole() -> Plan {
 
 fn plan(hops: Vec<Hop>) -> Plan {
     let (from, to) = (Some(version("v1.36.4")), version("v1.37.1"));
-    Plan { from, to, unit: Unit::Component, hops, findings: Vec::new() }
+    Plan {
+        from,
+        to,
+        unit: Unit::Component,
+        hops,
+        silent: std::collections::BTreeSet::new(),
+        findings: Vec::new(),
+    }
 }
 
 fn upgrade(groups: Vec<NodeGroup>) -> Upgrade {

@@ -1,5 +1,7 @@
 //! What was claimed, and waits so long that it may not be opened any more.
 
+use std::sync::Arc;
+
 use super::super::*;
 use super::cluster::Toy;
 use super::gates::window;
@@ -47,18 +49,27 @@ fn a_node_whose_cordon_comes_too_late_is_not_taken_up_any_more() {
     assert_eq!(toy.phase(), UpgradePhase::WaitingForWindow);
 }
 
-/// The process dies after the claim, and meanwhile another node of the group is lost.
-#[test]
-fn a_node_that_was_claimed_stays_when_as_many_others_are_unavailable_as_may_be() {
-    let mut toy = Toy::new(3, 1);
-    let claimed = |toy: &Toy| toy.claims.iter().find(|claim| claim.is_of_kubelet()).cloned();
+fn claimed(toy: &Toy) -> Option<Claim> {
+    toy.claims.iter().find(|claim| claim.is_of_kubelet()).cloned()
+}
+
+/// Loses another node between the claim of the first one and its cordon, which gives that up. Returns the lost one.
+fn first_is_given_up(toy: &mut Toy) -> Arc<str> {
     toy.run_until(600, |toy| claimed(toy).is_some());
-    let first = claimed(&toy).unwrap().subject.node;
+    let first = claimed(toy).unwrap().subject.node;
     let lost = toy.cluster.nodes().iter().find(|node| node.name != first).unwrap().name.clone();
     toy.cluster.change_node(&lost, |node| node.ready = false);
     toy.tick();
     assert!(!toy.log.contains(&format!("Cordon {first}")), "{:?}", toy.log);
     toy.run_until(10, |toy| claimed(toy).is_none_or(|claim| claim.subject.node != first));
+    lost
+}
+
+/// The process dies after the claim, and meanwhile another node of the group is lost.
+#[test]
+fn a_node_that_was_claimed_stays_when_as_many_others_are_unavailable_as_may_be() {
+    let mut toy = Toy::new(3, 1);
+    let lost = first_is_given_up(&mut toy);
     // The one that is away anyway goes first.
     toy.run_until(100, |toy| claimed(toy).is_some_and(|claim| claim.subject.node == lost));
     toy.cluster.change_node(&lost, |node| node.ready = true);
@@ -72,14 +83,20 @@ fn a_node_of_the_control_plane_that_was_claimed_stays_when_another_one_is_lost()
     for node in ["n-1", "n-2", "n-3"] {
         toy.cluster.change_node(node, |node| node.control_plane = true);
     }
-    let claimed = |toy: &Toy| toy.claims.iter().find(|claim| claim.is_of_kubelet()).cloned();
-    toy.run_until(600, |toy| claimed(toy).is_some());
-    let first = claimed(&toy).unwrap().subject.node;
-    let lost = toy.cluster.nodes().iter().find(|node| node.name != first).unwrap().name.clone();
-    toy.cluster.change_node(&lost, |node| node.ready = false);
-    toy.tick();
-    assert!(!toy.log.contains(&format!("Cordon {first}")), "{:?}", toy.log);
-    toy.run_until(10, |toy| claimed(toy).is_none_or(|claim| claim.subject.node != first));
+    let lost = first_is_given_up(&mut toy);
     toy.cluster.change_node(&lost, |node| node.ready = true);
     toy.run_until(3600, |toy| toy.phase() == UpgradePhase::Completed);
+}
+
+/// Somebody else upgrades it in that moment, and its new kubelet is not ready.
+#[test]
+fn a_claimed_node_that_came_to_the_target_is_upgraded_only_if_it_is_ready() {
+    for ready in [true, false] {
+        let mut toy = Toy::new(1, 1);
+        toy.run_until(600, |toy| claimed(toy).is_some());
+        let version = crate::version::Observed::Known("v1.37.1".parse().unwrap());
+        toy.cluster.change_node("n-1", |node| (node.kubelet, node.ready) = (version, ready));
+        toy.tick();
+        assert_eq!(toy.kubelets("Upgraded"), usize::from(ready), "{:?}", toy.log);
+    }
 }

@@ -1,234 +1,14 @@
 //! Ends: what is deleted, changed, refused or broken on the way.
 
-use std::sync::Arc;
-
 use super::cluster::{Toy, Way};
-use crate::cluster::{Component, Owner, Pod, Traits};
+use super::jobs::{message, with_job};
+use crate::cluster::Component;
 use crate::disruption::CordonMark;
 use crate::drain::OnTimeout;
-use crate::fixture::{at, pod};
-use crate::rollout::{Action, ClaimState, JobState, UpgradePhase, WaitReason};
-use crate::upgrade::Executor;
+use crate::fixture::at;
+use crate::rollout::{Action, ClaimState, JobState, UpgradePhase};
 use crate::version::Observed;
 use jiff::SignedDuration;
-
-fn with_job(nodes: usize) -> Toy {
-    let mut toy = Toy::new(nodes, 1);
-    let deadline = SignedDuration::from_mins(5);
-    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
-    toy.upgrade.groups[0].executor = "job".into();
-    toy
-}
-
-fn job_pod() -> Pod {
-    Pod { namespace: "executors".into(), ..pod("job", 1, "n-1") }
-}
-
-fn message(toy: &Toy, node: &str) -> String {
-    let of = toy.claims.iter().find(|claim| claim.is_of_kubelet() && *claim.subject.node == *node);
-    of.map(|claim| claim.message.clone()).unwrap_or_default()
-}
-
-#[test]
-fn a_job_that_the_server_would_refuse_lets_nothing_begin() {
-    let mut toy = with_job(2);
-    toy.refuses = Some("jobs is forbidden".to_owned());
-    toy.run_to_the_end(300);
-    assert_eq!(toy.log, [""; 0], "no component of the control plane either");
-    let message = toy.status().message;
-    assert_eq!(
-        message,
-        "executor job: the server would refuse its Job (asked every 15 s): jobs is forbidden"
-    );
-    toy.refuses = None;
-    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
-}
-
-#[test]
-fn a_job_that_is_refused_later_is_told_and_then_failed() {
-    let mut toy = with_job(1);
-    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
-    (toy.refuses, toy.broken) = (Some("exceeded quota".to_owned()), Some("n-1".to_owned()));
-    toy.run_until(60, |toy| message(toy, "n-1") == "its Job is refused: exceeded quota");
-    assert_eq!(toy.kubelets("Upgrading"), 1);
-    toy.run_until(200, |toy| toy.kubelets("Failed") == 1);
-    assert!(
-        message(&toy, "n-1").starts_with("its Job is refused: exceeded quota"),
-        "{}",
-        message(&toy, "n-1")
-    );
-}
-
-#[test]
-fn a_job_has_until_its_deadline_and_is_never_run_again_after_it() {
-    let mut toy = with_job(1);
-    toy.broken = Some("n-1".to_owned());
-    toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
-    // It exits with 0, and the version is what it was.
-    let key = toy.jobs.made.keys().next().cloned();
-    toy.run_until(20, |toy| !toy.jobs.made.is_empty());
-    let key = key.or_else(|| toy.jobs.made.keys().next().cloned()).unwrap();
-    toy.jobs.made.insert(key.clone(), crate::rollout::JobState::Complete);
-    toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
-    assert!(
-        message(&toy, "n-1").contains("was not observed within 300 s: its Job is complete"),
-        "{}",
-        message(&toy, "n-1")
-    );
-    // The server cleans it up: that starts nothing.
-    toy.jobs.made.clear();
-    let started = toy.log.iter().filter(|line| line.starts_with("StartJob")).count();
-    for _ in 0..400 {
-        toy.tick();
-    }
-    assert_eq!(toy.log.iter().filter(|line| line.starts_with("StartJob")).count(), started);
-}
-
-#[test]
-fn a_job_of_the_control_plane_is_tried_and_its_refusal_is_told_too() {
-    let with_job = || {
-        let mut toy = with_job(1);
-        toy.upgrade.control_plane.executor = "job".into();
-        toy
-    };
-    let mut toy = with_job();
-    toy.refuses = Some("jobs is forbidden".to_owned());
-    toy.run_to_the_end(60);
-    assert!(toy.claims.is_empty(), "{:?}", toy.log);
-    let mut toy = with_job();
-    toy.run_until(60, |toy| !toy.claims.is_empty());
-    (toy.refuses, toy.broken) = (Some("exceeded quota".to_owned()), Some("cp-1".to_owned()));
-    toy.run_until(60, |toy| toy.claims[0].message == "its Job is refused: exceeded quota");
-    assert_eq!(toy.claims[0].state.name(), "Upgrading");
-    toy.run_until(200, |toy| toy.claims[0].state.name() == "Failed");
-}
-
-#[test]
-fn a_job_whose_image_never_comes_fails_by_its_deadline_and_says_why() {
-    let mut toy = with_job(1);
-    toy.broken = Some("n-1".to_owned());
-    toy.podless = true;
-    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
-    toy.stays_unready = true;
-    let of = toy.claims.iter().find(|claim| claim.is_of_kubelet()).map(|claim| claim.uid.clone());
-    let waiting = Some("ImagePullBackOff".into());
-    let traits = Traits { executor_of: of, waiting, ..Traits::default() };
-    toy.cluster.set_pod(Pod { ready: false, special: Some(Arc::new(traits)), ..job_pod() });
-    toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
-    let message = message(&toy, "n-1");
-    let line = "was not observed within 300 s: its pod executors/job-1 waits: ImagePullBackOff";
-    assert!(message.contains(line), "{message}");
-}
-
-/// A quota or a policy may refuse the pod of a Job that was taken. Only an event of the Job says so.
-#[test]
-fn a_job_that_gets_no_pod_is_told_long_before_its_deadline() {
-    let mut toy = with_job(1);
-    (toy.podless, toy.broken) = (true, Some("n-1".to_owned()));
-    let line = "its Job gets no pod; kubectl -n executors describe jobs says why";
-    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
-    toy.run_until(70, |toy| message(toy, "n-1") == line);
-    let refused = |toy: &Toy| toy.status().waits.iter().any(|of| of.reason == WaitReason::JobRefused);
-    assert!(refused(&toy), "{:?}", toy.status().waits);
-    // Mended, it goes on; else the claim says so at its end.
-    toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
-    let message = message(&toy, "n-1");
-    assert!(message.contains(&format!("was not observed within 300 s: {line}")), "{message}");
-}
-
-/// Its pod has its grace period, and a second executor beside it would be one too many.
-#[test]
-fn a_job_that_is_deleted_is_made_again_when_its_pod_has_ended() {
-    let mut toy = with_job(1);
-    toy.broken = Some("n-1".to_owned());
-    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
-    let begun = |toy: &Toy| toy.log.iter().filter(|line| line.starts_with("StartJob")).count();
-    let of = toy.claims.iter().find(|claim| claim.is_of_kubelet()).map(|claim| claim.uid.clone());
-    let traits = Traits { executor_of: of, ..Traits::default() };
-    let old = Pod { special: Some(Arc::new(traits)), ..job_pod() };
-    toy.cluster.set_pod(Pod { namespace: "shop".into(), ..old.clone() });
-    toy.cluster.set_pod(old);
-    toy.jobs.made.clear();
-    for _ in 0..20 {
-        toy.tick();
-    }
-    assert_eq!(begun(&toy), 1, "{:?}", toy.log);
-    let line = "its Job was deleted, and is made again when its pod executors/job-1 has ended";
-    assert!(toy.status().lines()[0].ends_with(line), "{:?}", toy.status().lines());
-    // Observed meanwhile, the node is not given back beside it either.
-    let before = toy.cluster.node("n-1").cloned();
-    toy.cluster.change_node("n-1", |node| {
-        (node.kubelet, node.heartbeat) = (Observed::Known("v1.37.1".parse().unwrap()), Some(at(toy.seconds)));
-    });
-    toy.tick();
-    assert_eq!(toy.kubelets("Upgrading"), 1);
-    toy.cluster.set_node(before.unwrap());
-    toy.cluster.retain_pods(|pod| &*pod.namespace != "executors");
-    toy.tick();
-    assert_eq!(begun(&toy), 2, "somebody else's pod has the same label: {:?}", toy.log);
-}
-
-#[test]
-fn what_the_pod_of_a_job_said_at_its_end_is_told() {
-    let mut toy = with_job(1);
-    toy.broken = Some("n-1".to_owned());
-    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
-    toy.stays_unready = true;
-    let of = toy.claims.iter().find(|claim| claim.is_of_kubelet()).map(|claim| claim.uid.clone());
-    let last_words = Some("error: cgroup v1".into());
-    let traits = Traits { executor_of: of, last_words, ..Traits::default() };
-    toy.cluster.set_pod(Pod { ready: false, special: Some(Arc::new(traits)), ..job_pod() });
-    toy.tick();
-    let waits = toy.status().lines();
-    let line = "; its pod executors/job-1 said: error: cgroup v1";
-    assert!(waits.iter().any(|wait| wait.ends_with(line)), "{waits:?}");
-    let job = toy.jobs.made.keys().next().cloned().unwrap();
-    toy.jobs.made.insert(job, crate::rollout::JobState::Failed("BackoffLimitExceeded".to_owned()));
-    toy.run_until(10, |toy| toy.kubelets("Failed") == 1);
-    let told = "its Job failed: BackoffLimitExceeded; its pod executors/job-1 said: error: cgroup v1";
-    assert!(message(&toy, "n-1").starts_with(told), "{}", message(&toy, "n-1"));
-}
-
-#[test]
-fn a_job_that_was_cleaned_up_while_nobody_looked_is_not_run_again() {
-    let mut toy = with_job(1);
-    toy.broken = Some("n-1".to_owned());
-    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
-    toy.pass(200_000);
-    toy.jobs.made.clear();
-    toy.run_until(200, |toy| toy.kubelets("Failed") == 1);
-    assert_eq!(toy.log.iter().filter(|line| line.starts_with("StartJob")).count(), 1, "{:?}", toy.log);
-}
-
-#[test]
-fn a_daemon_set_that_was_broken_before_holds_nobody_up() {
-    let broken = |ready| Pod {
-        owner: Some(Arc::new(Owner {
-            api_version: "apps/v1".into(),
-            kind: "DaemonSet".into(),
-            name: "logs".into(),
-            uid: "uid-logs".into(),
-        })),
-        ready,
-        ..pod("logs", 1, "n-1")
-    };
-    let ends_at = |was_ready: bool| {
-        let mut toy = Toy::new(1, 1);
-        toy.stays_unready = !was_ready;
-        toy.cluster.set_pod(broken(was_ready));
-        toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
-        toy.stays_unready = true;
-        toy.cluster.set_pod(broken(false));
-        toy.run_to_the_end(300);
-        toy.phase()
-    };
-    assert_eq!(ends_at(false), UpgradePhase::Completed);
-    assert_eq!(
-        ends_at(true),
-        UpgradePhase::NodesFailed,
-        "one that the upgrade broke is waited for, until the deadline"
-    );
-}
 
 #[test]
 fn a_claim_that_is_deleted_under_way_kills_nothing() {
@@ -540,7 +320,14 @@ fn an_upgrade_is_complete_when_all_of_its_claims_say_so() {
         let mut toy = Toy::new(1, 1);
         let state = out(&mut toy);
         toy.run_until(3000, |toy| toy.kubelets(state) == 1);
-        toy.cluster.change_node("n-1", |node| node.kubelet = Observed::Known("v1.37.1".parse().unwrap()));
+        toy.cluster.change_node("n-1", |node| {
+            (node.kubelet, node.ready) = (Observed::Known("v1.37.1".parse().unwrap()), false);
+        });
+        for _ in 0..5 {
+            toy.tick();
+            assert_ne!(toy.phase(), UpgradePhase::Completed, "a node that is not ready is not upgraded");
+        }
+        toy.cluster.change_node("n-1", |node| node.ready = true);
         toy.run_until(100, |toy| toy.phase() == UpgradePhase::Completed);
         assert_eq!(toy.kubelets("Upgraded"), 1, "{:?}", toy.log);
     }

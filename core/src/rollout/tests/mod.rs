@@ -13,6 +13,7 @@ mod gates;
 mod hope;
 mod hops;
 mod interruptions;
+mod jobs;
 mod kubeadm;
 mod order;
 mod places;

@@ -316,4 +316,10 @@ fn whoever_deletes_the_claim_of_a_broken_canary_does_not_say_that_it_is_well() {
     // A person who holds it says that it is theirs.
     toy.cluster.change_node("n-1", |node| node.held = true);
     toy.run_until(600, |toy| toy.log.iter().any(|line| line == "Claim up.kubelet.n-2"));
+    assert_eq!(
+        toy.kubelets_in_flight(),
+        1,
+        "it proves nothing, so that another one goes first: {:#?}",
+        toy.log
+    );
 }
