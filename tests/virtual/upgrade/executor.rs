@@ -191,7 +191,8 @@ async fn plane(cluster: &Cluster, order: &Order) {
             (components.len(), None)
         }
         Way::Lingers(_) => (components.len(), None),
-        Way::Lie | Way::Wrong(_) | Way::Breaks => return *over.lock().unwrap() = Some(true),
+        Way::Lie | Way::Wrong(_) => return *over.lock().unwrap() = Some(true),
+        Way::Breaks => panic!("only kubelets break"),
     };
     if *follows && *config.lock().unwrap() != *to {
         return *over.lock().unwrap() = Some(true);
@@ -245,7 +246,8 @@ async fn change(cluster: &Cluster, order: Order) {
             sleep(KUBELET).await;
             return unready(cluster, &node, &to).await;
         }
-        Way::Lingers(_) | Way::Breaks => to,
+        Way::Breaks => panic!("only kubelets break"),
+        Way::Lingers(_) => to,
         Way::Wrong(version) => version,
         Way::Gone if component == "kubelet" => return cluster.kubelets().stop(&node),
         Way::Gone => {
@@ -280,7 +282,7 @@ fn follow(cluster: &Cluster, to: &str) {
 }
 
 /// What the new kubelet of `node` says whose network plugin does not come up, and no kubelet after it.
-async fn unready(cluster: &Cluster, node: &str, to: &str) {
+pub async fn unready(cluster: &Cluster, node: &str, to: &str) {
     let nodes: Api<Node> = Api::all(cluster.client_of("kubelet"));
     let mut says = nodes.get(node).await.unwrap();
     let status = says.status.get_or_insert_default();

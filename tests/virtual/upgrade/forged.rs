@@ -27,6 +27,8 @@ use super::watcher::faults::attend;
 use super::watcher::rest::{asked_well, at_rest};
 use super::{UP, end};
 
+mod order;
+
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
 /// A cluster, a person and somebody who writes as the operator does.

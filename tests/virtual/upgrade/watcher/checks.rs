@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use evenkeel_sim::Write;
 
+use super::turns::is_at;
 use super::{ASKED_EVERY, Claim, Node, Pod, Watcher, labels, selects, version};
 
 /// How far a kubelet may be behind an apiserver, and a controller behind one.
@@ -396,10 +397,7 @@ impl Watcher {
     /// 9: "upgraded" is seen, not said.
     fn is_upgraded(&mut self, name: &str, before: &Claim, after: &Claim) {
         let mut bad = Vec::new();
-        let at_target = |found: &str| match (version(found), version(&after.to)) {
-            (Some(found), Some(wanted)) => found.0 == wanted.0 && found.1 >= wanted.1,
-            _ => false,
-        };
+        let at_target = |found: &str| is_at(found, &after.to);
         if after.of_kubelet() {
             let Some(node) = self.nodes.get(&after.node).cloned() else {
                 return self.fault(9, format!("{name} is Upgraded, and there is no such node"));

@@ -2,6 +2,7 @@
 
 use evenkeel_sim::Write;
 
+use super::turns::is_at;
 use super::{Claim, Node, Pod, Watcher, labels, version};
 
 impl Watcher {
@@ -55,12 +56,9 @@ impl Watcher {
         });
         let touched = |claim: &Claim| matches!(claim.state.as_str(), "Failed" | "Upgrading");
         let half = mine.filter(|(claim, uid)| claim.uid == *uid && claim.of_kubelet() && touched(claim));
-        let is_there = |claim: &Claim| match (version(&before.kubelet), version(&claim.to)) {
-            (Some(found), Some(wanted)) => found.0 == wanted.0 && found.1 >= wanted.1,
-            _ => false,
-        };
-        let behind =
-            half.is_some_and(|(claim, _)| !is_there(claim) && self.knows_node(name, before.kubelet_since));
+        let behind = half.is_some_and(|(claim, _)| {
+            !is_at(&before.kubelet, &claim.to) && self.knows_node(name, before.kubelet_since)
+        });
         let unready = half.is_some() && !before.ready && self.knows_node(name, before.ready_since);
         if works {
             self.fault(9, format!("gives {name} back while its Job still runs"));

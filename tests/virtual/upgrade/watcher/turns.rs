@@ -13,7 +13,7 @@ fn zone(labels: &Labels) -> &str {
 }
 
 /// Is `found` the release `wanted`, or a later patch of its minor?
-fn is_at(found: &str, wanted: &str) -> bool {
+pub(super) fn is_at(found: &str, wanted: &str) -> bool {
     match (version(found), version(wanted)) {
         (Some(found), Some(wanted)) => found.0 == wanted.0 && found.1 >= wanted.1,
         _ => false,
