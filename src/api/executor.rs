@@ -63,8 +63,9 @@ pub struct JobExecutor {
     #[schemars(schema_with = "any_object")]
     pub template: Value,
     /// How long it may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
-    /// observed; for a step of `controlPlane.unit: Node`, until the Job is complete too. What has begun keeps the deadline
-    /// that it began with. Default 3600.
+    /// observed and the Job has ended; for a step of `controlPlane.unit: Node`, until the Job is complete. A Job that runs
+    /// for longer is not killed, and its node is not given back beside it: set `activeDeadlineSeconds` in the template to
+    /// end it. What has begun keeps the deadline that it began with. Default 3600.
     #[serde(default = "an_hour")]
     #[schemars(schema_with = "checks::job_seconds")]
     pub deadline_seconds: i32,

@@ -180,14 +180,9 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
     let statics = statics_lack(round.world.cluster, &claim.subject.node, before).filter(|_| left.is_none());
     let place = &claim.subject.node;
     let observed = left.is_none() && statics.is_none();
-    if observed && !together && works_still(round, claim, since) {
-        let line = format!("{place}: observed at {}; its Job still runs", claim.subject.to);
-        let until = deadline(round, claim, since);
-        round.working.push(Waiting::new(WaitReason::ExecutorWorking, line).until(until));
-        return;
-    }
+    let works = works_still(round, claim).filter(|_| observed && !together);
     // kubeadm goes on after its versions can be seen: it writes its configuration last.
-    if observed && (!together || has_ended(round, claim)) {
+    if observed && has_ended(round, claim) {
         let kubelet = claim.subject.moves().contains(&Component::Kubelet);
         if kubelet
             && node_of(round.world.cluster, claim).is_some_and(|node| statics_return(round, claim, node))
@@ -199,7 +194,7 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
         return;
     }
     let seen = match left {
-        _ if !together => Effect::Part(None),
+        _ if !together => works.map_or(Effect::Part(None), Effect::But),
         Some((component, lacks)) => Effect::Part(Some(format!("{place}: {component} {lacks}"))),
         None => statics.map_or(Effect::All, Effect::But),
     };
@@ -225,13 +220,15 @@ fn failed(round: &mut Round<'_>, claim: &Claim) {
     let Subject { to, .. } = &claim.subject;
     let mut line = format!("{}: {}", claim.subject.what(), claim.message);
     if left(round, claim, None).is_none() {
-        if !claim.subject.is_of_plane() || has_ended(round, claim) {
+        if has_ended(round, claim) {
             let upgraded = ClaimState::Upgraded { at: round.world.now };
             round.record(claim, upgraded, format!("observed at {to} after all"));
             round.blocks(WaitReason::STEP_FAILED, line);
             return;
         }
-        line = format!("{line}; delete NodeUpgrade {} when nothing is left to do there", claim.name);
+        if claim.subject.is_of_plane() {
+            line = format!("{line}; delete NodeUpgrade {} when nothing is left to do there", claim.name);
+        }
     }
     if claim.ending {
         goes_with(round, claim, release(claim));

@@ -73,26 +73,24 @@ pub(super) fn deadline(round: &Round<'_>, claim: &Claim, since: Timestamp) -> Op
     Some(was_asked(round, claim, since).until).filter(|until| round.world.now < *until)
 }
 
-/// Whether the executor of `claim`, which moves several components together, said that it has done everything. One whose
-/// word nobody hears has, as far as anybody can know.
+/// Whether the executor of `claim` is at its end: no Job of it works any more, and one that moves several components together
+/// said that it has done everything. One whose word nobody hears is, as far as anybody can know.
 pub(super) fn has_ended(round: &Round<'_>, claim: &Claim) -> bool {
-    !was_asked(round, claim, round.world.now).job || round.job_of(claim) == Some(&JobState::Complete)
+    if claim.subject.is_of_plane() {
+        !was_asked(round, claim, round.world.now).job || round.job_of(claim) == Some(&JobState::Complete)
+    } else {
+        works_still(round, claim).is_none()
+    }
 }
 
-/// Whether the Job of `claim`, which was asked at `since`, may still change something on its node, whatever is observed
-/// there: it runs, or its pod does although somebody deleted the Job, and its time is not over. If so, this asks for another
-/// decision when it is.
-pub(super) fn works_still(round: &mut Round<'_>, claim: &Claim, since: Timestamp) -> bool {
-    let until = was_asked(round, claim, since).until;
+/// What is waited for while the Job of `claim` may still change something on its node, whatever is observed there and however
+/// late it is: it runs, or its pod does although somebody deleted the Job. In words that follow "but".
+pub(super) fn works_still(round: &Round<'_>, claim: &Claim) -> Option<String> {
     let runs = match round.job_of(claim) {
         Some(job) => *job == JobState::Running,
         None => running_pod(round, claim).is_some(),
     };
-    let works = runs && round.world.now < until;
-    if works {
-        round.wake(until);
-    }
-    works
+    runs.then(|| "its Job still runs".to_owned())
 }
 
 /// Drives and reads the executor of a claim that is at [`ClaimState::Upgrading`].

@@ -125,7 +125,8 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
 
 /// Looks after a node whose executor failed: it may be observed after all, or a person deletes its claim.
 fn failed(round: &mut Round<'_>, claim: &Claim, node: &Node) {
-    let waits = waits_for(round.world.cluster, node, &Before::default());
+    let waits =
+        waits_for(round.world.cluster, node, &Before::default()).or_else(|| works_still(round, claim));
     let misses = round.missing.iter().any(|place| place.name == node.name);
     if at_target(node, claim) && node.ready && waits.is_none() && !misses {
         if !give_back(round, node, claim) {
@@ -347,17 +348,12 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
     let now = round.world.now;
     let lacks = kubelet_lacks(node, claim, before);
     let observed = lacks.is_none();
-    let waits = observed.then(|| waits_for(round.world.cluster, node, before)).flatten();
+    let waits = || waits_for(round.world.cluster, node, before).or_else(|| works_still(round, claim));
+    let waits = observed.then(waits).flatten();
     if observed && statics_return(round, claim, node) {
         return;
     }
     if observed && waits.is_none() {
-        if works_still(round, claim, since) {
-            let line = format!("{}: observed at {}; its Job still runs", node.name, node.kubelet);
-            let until = deadline(round, claim, since);
-            round.working.push(Waiting::new(WaitReason::ExecutorWorking, line).until(until));
-            return;
-        }
         if !give_back(round, node, claim) {
             let message = format!("observed at {}", node.kubelet);
             round.record(claim, ClaimState::Upgraded { at: now }, message);

@@ -119,6 +119,10 @@ fn whole_nodes_that_somebody_outside_moves_meet_deaths() {
 fn jobs_that_go_on_meet_deaths() {
     let begins = "at 0 jobs; at 0 executor kubelet/* lingers 60; at 0 executor kube-scheduler/* lingers 60";
     campaign("upgrade: Jobs that go on", deaths(&Attacked::of(steps(begins))));
+    // One that goes on for longer than it may failed, until it ends.
+    let begins = "at 0 jobs; at 0 deadline 60; at 0 executor kubelet/main-3 lingers 150; \
+                  at 0 executor kube-scheduler/cp-2 lingers 150";
+    campaign("upgrade: Jobs that go on for too long", deaths(&Attacked::of(steps(begins))));
 }
 
 #[test]

@@ -27,9 +27,9 @@ impl Watcher {
         }
     }
 
-    /// Whether a Job of `claim` has not ended, whose time is measured by clocks that nobody sets.
+    /// Whether a Job of `claim` has not ended.
     fn has_job(&self, claim: &Claim) -> bool {
-        !self.clocks_jump && self.working.values().any(|of| *of == claim.uid)
+        self.working.values().any(|of| *of == claim.uid)
     }
 
     /// A pod of a Job of the claim with this UID that has not ended, as whoever makes another Job has to know.
@@ -51,10 +51,9 @@ impl Watcher {
     /// has ended that works on it.
     pub(super) fn gives_back(&mut self, name: &str, before: &Node) {
         let mine = before.marked_by().and_then(|(claim, uid)| Some((self.claims.get(claim)?, uid)));
-        let works = mine.is_some_and(|(claim, uid)| {
-            claim.uid == uid && claim.state == "Upgrading" && self.has_job(claim)
-        });
         let touched = |claim: &Claim| matches!(claim.state.as_str(), "Failed" | "Upgrading");
+        let works =
+            mine.is_some_and(|(claim, uid)| claim.uid == uid && touched(claim) && self.has_job(claim));
         let half = mine.filter(|(claim, uid)| claim.uid == *uid && claim.of_kubelet() && touched(claim));
         let behind = half.is_some_and(|(claim, _)| {
             !is_at(&before.kubelet, &claim.to) && self.knows_node(name, before.kubelet_since)
