@@ -6,6 +6,7 @@ use evenkeel_sim::faults::Call;
 
 use super::super::campaign::is_long;
 use super::attacks::{Attacked, Script, clocks, machines, people, spread, steps, to_jobs};
+use super::ends::{ends, said};
 use super::policies::end_as;
 use super::random::plain;
 use super::{campaign, campaign_by};
@@ -123,6 +124,21 @@ fn jobs_that_go_on_meet_deaths() {
     let begins = "at 0 jobs; at 0 deadline 60; at 0 executor kubelet/main-3 lingers 150; \
                   at 0 executor kube-scheduler/cp-2 lingers 150";
     campaign("upgrade: Jobs that go on for too long", deaths(&Attacked::of(steps(begins))));
+}
+
+/// Kubelets of v1.34 may not stay below kube-apiservers of v1.38: they move after the first hop, and once more with the others.
+#[test]
+fn kubelets_that_are_too_old_for_the_last_hop_meet_deaths() {
+    let begins = "at 0 target v1.38.1; at 0 kubelet main-1 v1.34.9; at 0 kubelet main-5 v1.34.9";
+    let run = ends(begins);
+    assert_eq!(said(&run), ("Completed", false, "9/9"));
+    // Draining, Upgrading and Upgraded are recorded each time.
+    let records = |node: &str| {
+        let line = format!("patch nodeupgrades.evenkeel.dev/status up.kubelet.{node}");
+        run.calls.iter().filter(|call| call.line() == line).count()
+    };
+    assert_eq!(["main-1", "main-5", "main-2", "canary-1"].map(records), [6, 6, 3, 3]);
+    campaign("upgrade: kubelets of three minors", deaths(&Attacked::of(steps(begins))));
 }
 
 #[test]
