@@ -22,6 +22,9 @@ pub struct NotAdmitted {
     pub reason: String,
     /// It stays so even when no other node is open, and every pod of the budget is healthy.
     pub lasting: bool,
+    /// Of some budget that allows too little, the first or another one, it does not stay so: another node may have to come
+    /// back first.
+    pub passes: bool,
     /// Since when the budget has allowed no eviction, where that is known.
     pub closed_since: Option<Timestamp>,
 }
@@ -68,20 +71,27 @@ impl<'c> Batch<'c> {
     /// # Errors
     /// [`NotAdmitted`], for the first budget that has not enough.
     pub fn admit(&self, node: &str) -> Result<(), NotAdmitted> {
+        let mut refused: Option<NotAdmitted> = None;
         for (key, (budget, here)) in self.pinned(node) {
             let theirs = self.taken.get(&key).copied().unwrap_or_default();
             let allowed = usize::try_from(budget.disruptions_allowed).unwrap_or(0);
-            if here + theirs > allowed {
-                let reason = format!(
-                    "{here} of its pods under PDB {} can run on it only, {theirs} on nodes that are being drained, and {allowed} \
-                     may be away now",
-                    budget.full_name()
-                );
-                let lasting = here > self.budgets.at_best(budget);
-                return Err(NotAdmitted { budget: key, reason, lasting, closed_since: budget.closed_since });
+            if here + theirs <= allowed {
+                continue;
             }
+            let lasting = here > self.budgets.at_best(budget);
+            if let Some(first) = &mut refused {
+                first.passes |= !lasting;
+                continue;
+            }
+            let reason = format!(
+                "{here} of its pods under PDB {} can run on it only, {theirs} on nodes that are being drained, and {allowed} \
+                 may be away now",
+                budget.full_name()
+            );
+            let closed_since = budget.closed_since;
+            refused = Some(NotAdmitted { budget: key, reason, lasting, passes: !lasting, closed_since });
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// Whether an open node has still to take from `budget`.
@@ -135,6 +145,21 @@ mod tests {
         batch.open(&"n-1".into());
         let second = batch.admit("n-2").unwrap_err();
         assert!(!second.lasting && second.reason.contains("1 on nodes that are being drained"), "{second:?}");
+    }
+
+    #[test]
+    fn a_budget_that_lasts_does_not_hide_that_another_is_taken() {
+        let pods = ["n-1", "n-2"].iter().flat_map(|node| [guard("api", node), guard("etcd", node)]).collect();
+        // The first by its name never allows anything.
+        let budgets = vec![budget("api", 0, 2, 2), budget("etcd", 1, 2, 1)];
+        let cluster = Parts { pods, budgets, ..Parts::default() }.seal();
+        let rules = Rules::default();
+        let mut batch = Batch::new(&cluster, &rules, at(0));
+        let first = batch.admit("n-1").unwrap_err();
+        assert!(first.lasting && !first.passes, "{first:?}");
+        batch.open(&"n-1".into());
+        let second = batch.admit("n-2").unwrap_err();
+        assert!(second.lasting && second.passes, "{second:?}");
     }
 
     #[test]

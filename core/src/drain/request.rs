@@ -306,11 +306,13 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
         refused: NotAdmitted,
     ) -> (NodeState, Option<Due<'c>>) {
         let now = self.world.now;
-        let NotAdmitted { budget, reason, lasting, .. } = refused;
+        let NotAdmitted { budget, reason, lasting, passes, .. } = refused;
         let drains = |name: &Arc<str>| matches!(self.state(name), Some(NodeState::Draining(_)));
-        let held = self.batch.takes_from(&budget) || line.ahead(&budget).any(drains);
+        // Another budget than the one that never lets it go is free again when the open nodes are back.
+        let in_order = lasting && passes && !self.batch.is_empty();
+        let held = in_order || self.batch.takes_from(&budget) || line.ahead(&budget).any(drains);
         // At its deadline such a node goes past its budgets, so it has to begin.
-        if self.forces() && (lasting || !held) {
+        if self.forces() && !in_order && (lasting || !held) {
             return self.draining(node, NodeDrain::new(line.since, now));
         }
         let failed = |reason| (NodeState::Failed { why: NotDrained::Because(reason) }, None);

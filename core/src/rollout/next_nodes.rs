@@ -286,13 +286,16 @@ fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Resul
 /// it waits for.
 fn admitted(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<(), Waiting> {
     let Err(refused) = round.batch.admit(&node.name) else { return Ok(()) };
+    let forces = round.policy.on_timeout == OnTimeout::Force;
+    let line = format!("{} waits: {}", node.name, refused.reason);
+    let waits = Waiting::new(WaitReason::NodesInOrder, line);
+    let flies = |claim: &&Claim| claim.is_of_kubelet() && claim.state.in_flight();
+    let beside = round.mine.iter().any(flies) || opened(round).any(|of| of.component == Component::Kubelet);
+    // Who forces both at once takes from a budget that lets one of them go after the other.
+    if beside && (!refused.lasting || forces && refused.passes) {
+        return Err(waits);
+    }
     if !refused.lasting {
-        let line = format!("{} waits: {}", node.name, refused.reason);
-        let waits = Waiting::new(WaitReason::NodesInOrder, line);
-        let flies = |claim: &&Claim| claim.is_of_kubelet() && claim.state.in_flight();
-        if round.mine.iter().any(flies) || opened(round).any(|of| of.component == Component::Kubelet) {
-            return Err(waits);
-        }
         // Nothing of ours takes what it waits for. A pod that is away for another reason may come back.
         match refused.closed_since.map(|since| after(since, HOPE_FOR)) {
             // Nobody can say for how long that has been so: it is tried, and parks.
@@ -306,7 +309,7 @@ fn admitted(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result
         }
     }
     // At its deadline such a node goes past its budgets.
-    if round.policy.on_timeout == OnTimeout::Force {
+    if forces {
         return Ok(());
     }
     Err(not_begun(round, node, claim, refused.reason))

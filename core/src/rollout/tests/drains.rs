@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cluster::Toy;
-use crate::cluster::{Attachment, Phase, Pod, Selector};
+use crate::cluster::{Attachment, Phase, Pod, Selector, Traits};
 use crate::disruption::{Behavior, PodRule};
 use crate::drain::{DrainMode, OnTimeout};
 use crate::fixture::pod;
@@ -355,4 +355,25 @@ fn halt_stops_at_a_node_that_is_not_begun_whatever_comes_before_it() {
         let message = toy.status().message;
         assert!(message.starts_with("halted: n-4 is not begun: pod shop/frozen-0"), "{message}");
     }
+}
+
+/// Of the first budget by its name nothing may ever go, and of the other one pod at a time.
+#[test]
+fn force_does_not_take_two_nodes_past_a_budget_that_lets_one_go_after_the_other() {
+    let mut toy = Toy::new(2, 2);
+    toy.upgrade.drain.on_timeout = OnTimeout::Force;
+    for (app, needs) in [("api", 2), ("etcd", 1)] {
+        for (number, host) in ["n-1", "n-2"].iter().enumerate() {
+            let traits = Traits { hosts: vec![(*host).into()], ..Traits::default() };
+            toy.cluster.set_pod(Pod { special: Some(Arc::new(traits)), ..pod(app, number, host) });
+        }
+        toy.deploy(app, 0, needs);
+    }
+    toy.run_until(600, |toy| toy.kubelets("Claimed") > 0);
+    for _ in 0..3 {
+        assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
+        toy.tick();
+    }
+    // What nothing lets go keeps none of them for ever.
+    toy.run_until(600, |toy| toy.deleted > 0);
 }
