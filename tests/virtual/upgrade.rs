@@ -29,6 +29,7 @@ mod random;
 mod refused;
 mod schedules;
 mod told;
+mod undone;
 mod waits;
 mod watcher;
 
