@@ -2,6 +2,7 @@
 
 mod blind;
 mod delayed;
+mod parking;
 mod plane;
 mod returns;
 mod risks;

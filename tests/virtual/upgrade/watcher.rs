@@ -8,6 +8,7 @@ mod blind;
 mod checks;
 pub mod faults;
 mod model;
+mod parking;
 mod plane;
 mod pods;
 pub mod rest;
@@ -151,7 +152,7 @@ impl Watcher {
             watcher.pods.insert(key(&pod), Pod::found(&pod));
         }
         for budget in kube.list("/apis/policy/v1/poddisruptionbudgets").await {
-            watcher.budgets.insert(key(&budget), Budget::of(&budget));
+            watcher.budgets.insert(key(&budget), Budget::of(&budget, None));
         }
         for executor in kube.list(CHANGERS).await {
             watcher.changer(&executor);
@@ -208,7 +209,10 @@ impl Watcher {
             "poddisruptionbudgets.policy" => {
                 let key = format!("{}/{}", write.namespace(), write.name());
                 match write.after() {
-                    Some(budget) => _ = self.budgets.insert(key, Budget::of(&budget)),
+                    Some(budget) => {
+                        let budget = Budget::of(&budget, self.budgets.get(&key));
+                        _ = self.budgets.insert(key, budget);
+                    }
                     None => _ = self.budgets.remove(&key),
                 }
             }

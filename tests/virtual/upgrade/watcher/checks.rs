@@ -6,7 +6,7 @@ use std::time::Duration;
 use evenkeel_sim::Write;
 
 use super::turns::is_at;
-use super::{ASKED_EVERY, Claim, Node, Pod, Watcher, labels, selects, version};
+use super::{ASKED_EVERY, Claim, Node, Pod, Watcher, selects, version};
 
 /// How far a kubelet may be behind an apiserver, and a controller behind one.
 const KUBELET_BEHIND: u64 = 3;
@@ -167,7 +167,7 @@ impl Watcher {
     }
 
     /// 8: the node is still the one that was claimed.
-    fn is_the_same(&mut self, claim: &Claim, does: &str) {
+    pub(super) fn is_the_same(&mut self, claim: &Claim, does: &str) {
         let there = self.nodes.get(&claim.node).map(|node| node.uid.clone());
         if there.as_deref().is_some_and(|uid| uid != claim.node_uid) {
             self.fault(8, format!("{does} {}, which is another node than the claim's", claim.node));
@@ -303,7 +303,11 @@ impl Watcher {
     /// A claim goes from one state to another.
     pub(super) fn goes_on(&mut self, name: &str, before: &Claim, after: &Claim) {
         match after.state.as_str() {
+            "Parked" => self.parks(name, before, after),
             "Claimed" => {
+                if before.state == "Parked" {
+                    self.tries_again(name, before, after);
+                }
                 self.is_wanted(after, "takes up");
                 self.may_open(after, "takes up");
                 if after.of_kubelet() {
@@ -453,31 +457,6 @@ impl Watcher {
         }
         for line in bad {
             self.fault(9, format!("{name} is Upgraded, and {line}"));
-        }
-    }
-
-    /// 8: a Job is made for a claim that exists and is at `Upgrading`.
-    pub(super) fn job(&mut self, write: &Write<'_>) {
-        let Some(job) = write.after() else {
-            self.wrong.push(format!("deletes Job {}", write.name()));
-            return;
-        };
-        if write.before().is_some() {
-            return;
-        }
-        let label = labels(&job["metadata"]["labels"]);
-        let of = label.get("evenkeel.dev/node-upgrade").cloned().unwrap_or_default();
-        let claim = self.claims.values().find(|claim| claim.uid == of).cloned();
-        if let Some(pod) = self.works_besides(&of) {
-            self.fault(9, format!("makes Job {} while {pod} of another one still runs", write.name()));
-        }
-        match claim {
-            None => self.fault(6, format!("makes Job {} for no claim", write.name())),
-            Some(claim) if claim.state != "Upgrading" && self.late.is_none() => {
-                self.fault(6, format!("makes a Job for {} while its claim is {}", claim.node, claim.state));
-            }
-            Some(claim) if claim.of_kubelet() => self.is_the_same(&claim, "makes a Job for"),
-            Some(_) => {}
         }
     }
 }

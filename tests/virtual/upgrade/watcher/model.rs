@@ -182,20 +182,26 @@ impl Pod {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Budget {
     pub labels: Labels,
     pub needs: i64,
     /// What it needs is computed for its present spec.
     pub known: bool,
+    /// Since when it needs that.
+    pub since: Instant,
 }
 
 impl Budget {
-    pub fn of(budget: &Value) -> Self {
+    pub fn of(budget: &Value, before: Option<&Self>) -> Self {
         let needs = budget["status"]["desiredHealthy"].as_i64();
         let known =
             needs.is_some() && budget["status"]["observedGeneration"] == budget["metadata"]["generation"];
-        Self { labels: labels(&budget["spec"]["selector"]["matchLabels"]), needs: needs.unwrap_or(0), known }
+        let labels = labels(&budget["spec"]["selector"]["matchLabels"]);
+        let needs = needs.unwrap_or(0);
+        let same = before.filter(|before| before.needs == needs && before.labels == labels);
+        let since = same.map_or_else(Instant::now, |before| before.since);
+        Self { labels, needs, known, since }
     }
 }
 
@@ -224,6 +230,8 @@ pub struct Claim {
     pub state_since: Instant,
     /// How often it was taken up.
     pub attempt: i64,
+    /// The pods that the operator says are in its way, and the budget of each; empty where none is to blame.
+    pub blocked_by: Vec<(String, String)>,
     /// Somebody deleted it.
     pub leaving: bool,
 }
@@ -243,6 +251,9 @@ impl Claim {
             made: same.map_or(now, |before| before.made),
             state_since: same.filter(|before| before.state == state).map_or(now, |before| before.state_since),
             attempt: status["attempt"].as_i64().unwrap_or(1),
+            blocked_by: (status["blockedBy"].as_array().into_iter().flatten())
+                .map(|of| (text(&of["pod"]), text(&of["podDisruptionBudget"])))
+                .collect(),
             leaving: claim["metadata"].get("deletionTimestamp").is_some(),
             draining_since: (state == "Draining").then_some(since),
             from: text(&spec["fromVersion"]),

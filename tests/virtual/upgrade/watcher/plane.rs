@@ -157,4 +157,29 @@ impl Watcher {
             self.fault(5, format!("{component} on {node} goes away because of us beside {other}"));
         }
     }
+
+    /// 8: a Job is made for a claim that exists and is at `Upgrading`.
+    pub(super) fn job(&mut self, write: &Write<'_>) {
+        let Some(job) = write.after() else {
+            self.wrong.push(format!("deletes Job {}", write.name()));
+            return;
+        };
+        if write.before().is_some() {
+            return;
+        }
+        let label = labels(&job["metadata"]["labels"]);
+        let of = label.get("evenkeel.dev/node-upgrade").cloned().unwrap_or_default();
+        let claim = self.claims.values().find(|claim| claim.uid == of).cloned();
+        if let Some(pod) = self.works_besides(&of) {
+            self.fault(9, format!("makes Job {} while {pod} of another one still runs", write.name()));
+        }
+        match claim {
+            None => self.fault(6, format!("makes Job {} for no claim", write.name())),
+            Some(claim) if claim.state != "Upgrading" && self.late.is_none() => {
+                self.fault(6, format!("makes a Job for {} while its claim is {}", claim.node, claim.state));
+            }
+            Some(claim) if claim.of_kubelet() => self.is_the_same(&claim, "makes a Job for"),
+            Some(_) => {}
+        }
+    }
 }

@@ -100,6 +100,9 @@ pub fn at_rest(watcher: &mut Watcher) {
         }
     }
     for (name, claim) in &watcher.claims {
+        if watcher.keeps_parked(name, claim) {
+            faults.push((7, format!("{name} is Parked, and its node was not given back")));
+        }
         let reason = match claim.state.as_str() {
             "Parked" => "NodeParked",
             "Failed" => "UpgradeFailed",
