@@ -23,4 +23,5 @@ pub use actions::Hands;
 pub use authority::{Authority, Effects, NotDone};
 pub use event::Events;
 pub use job::ATTEMPT_LABEL;
+pub(crate) use outcome::refusal;
 pub use outcome::{FIELD_MANAGER, Outcome};

@@ -154,7 +154,7 @@ pub(super) fn stop(what: &str, error: &NotDone) -> Stop {
 
 /// Why the server refuses such a write, if it refused for a reason that lasts: a quota, a webhook, a policy, a wrong
 /// field, a missing namespace. `None` for a server that is busy or does not answer: that is no refusal.
-pub(super) fn refusal(error: &NotDone) -> Option<String> {
+pub(crate) fn refusal(error: &NotDone) -> Option<String> {
     let line = error.line();
     let lasts = match error.code()? {
         400 | 401 | 403 | 404 | 405 | 413 | 415 | 422 => true,

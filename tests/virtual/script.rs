@@ -12,7 +12,8 @@ use evenkeel_sim::faults::{Call, Fault, WatchFault};
 pub enum Step {
     /// With a program's requests from the `nth` on, as often as said.
     Call { agent: String, nth: u64, times: u64, fault: String },
-    /// With every request of a program that is like this one, as [`Call::line`] says it.
+    /// With every request of a program that is like this one: of one object, as [`Call::line`] says it, or of any, as
+    /// [`kind_of`] does.
     Like { agent: String, line: String, fault: String },
     /// With an event that a program is told.
     Told { agent: String, resource: String, nth: u64, fault: String },
@@ -142,7 +143,9 @@ pub fn arm_while(
             }
             Step::Like { agent, line, fault: name } => {
                 let fault = fault(&name).unwrap_or_else(|| panic!("no fault is called {name}"));
-                let fits = move |call: &Call| holds() && call.agent == agent && kind_of(call) == line;
+                let fits = move |call: &Call| {
+                    holds() && call.agent == agent && [kind_of(call), call.line()].contains(&line)
+                };
                 cluster.faults().when(fits, fault, u64::MAX);
             }
             Step::Told { agent, resource, nth, fault: name } => {

@@ -11,6 +11,7 @@ mod emptying;
 mod in_line;
 mod node;
 mod policy;
+mod refused_patches;
 mod request;
 mod volumes;
 
@@ -19,6 +20,7 @@ pub use emptying::{Emptying, PodHeld, PodLeft, PodWait, ask_pods, first_wait, po
 pub use in_line::InLine;
 pub use node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain, yields};
 pub use policy::{DrainMode, DrainOptions, DrainPolicy, OnTimeout, SETTLE, STALLED};
+pub use refused_patches::RefusedPatches;
 pub use request::{
     DrainAction, DrainDecision, DrainRequest, DrainWorld, NodeState, NotDrained, TOGETHER, decide, refusal,
 };

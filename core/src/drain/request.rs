@@ -16,6 +16,7 @@ use super::emptying::PodLeft;
 use super::in_line::InLine;
 use super::node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain};
 use super::policy::{DrainPolicy, OnTimeout};
+use super::refused_patches::RefusedPatches;
 use crate::cluster::{Cluster, Node, NodeRef};
 use crate::disruption::{BudgetName, Budgets, CordonMark, Handling, Memory, Permit, Rules, class, handling};
 
@@ -112,6 +113,8 @@ pub struct DrainWorld<'c, 'w> {
     pub uids: &'w BTreeMap<Arc<str>, Arc<str>>,
     /// Nodes that a fresh look found empty, after they had settled.
     pub confirmed: &'w [Arc<str>],
+    /// What the server refuses to write to the Nodes.
+    pub refused: &'w RefusedPatches,
     /// The time of the look; the core has no clock.
     pub now: Timestamp,
 }
@@ -265,6 +268,14 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
                 }
                 if node.unschedulable {
                     return self.turn(node, InLine::new(now));
+                }
+                if let Some((until, why)) = self.world.refused.of(name) {
+                    if now >= until {
+                        return failed(&format!(
+                            "the API server refuses to cordon it: {why}; run the drain again when it allows that"
+                        ));
+                    }
+                    self.wake(until);
                 }
                 (NodeState::Waiting, Some(Due::Cordon(node)).filter(|_| !self.request.stopped))
             }
@@ -472,6 +483,10 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
             let failed = matches!(state, NodeState::Failed { .. });
             // A mark without a cordon would make somebody's later cordon look like ours.
             let orphaned = state.is_final() && !node.unschedulable;
+            // Whoever may not uncordon it is told that it is left cordoned.
+            if self.world.refused.of(name).is_some_and(|(until, _)| self.world.now >= until) {
+                continue;
+            }
             if orphaned || (ours && failed && self.request.give_back) {
                 self.decision.actions.push(DrainAction::Uncordon(node.reference()));
             }

@@ -11,7 +11,9 @@ use std::time::Duration;
 use evenkeel_core::cluster::{Cluster, Parts, Surroundings};
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::disruption::{Charge, Sent};
-use evenkeel_core::drain::{DrainAction, DrainDecision, DrainRequest, DrainWorld, NodeState, decide};
+use evenkeel_core::drain::{
+    DrainAction, DrainDecision, DrainRequest, DrainWorld, NodeState, RefusedPatches, decide,
+};
 use jiff::Timestamp;
 use kube::{Api, Client};
 use tokio::task::{JoinError, JoinSet};
@@ -24,7 +26,7 @@ use super::display::{Event, Teller};
 use super::interrupt::interrupts;
 use super::waited::Waited;
 use crate::act::evict::{self, Manner, UNANSWERED};
-use crate::act::{Authority, Effects, NotDone, node};
+use crate::act::{Authority, Effects, NotDone, node, refusal};
 use crate::clock::Clock;
 use crate::drive::{Conclusion, Driven, Interrupt, NextLook, drive};
 use crate::observe::cache::{Cache, Changes, RetryPace, Select, Shared};
@@ -113,6 +115,8 @@ pub(super) struct DrainKept {
     pub(super) waits: BTreeMap<(Arc<str>, String), Waited>,
     pub(super) evictions: usize,
     pub(super) refused: usize,
+    /// Patches of Nodes that the server refuses.
+    refused_patches: RefusedPatches,
     pub(super) warned: BTreeSet<Arc<str>>,
     /// When somebody wanted it to end.
     pub(super) interrupted: Option<Instant>,
@@ -310,6 +314,7 @@ impl Draining {
             states: &self.kept.states,
             uids: &self.kept.uids,
             confirmed: &self.kept.confirmed,
+            refused: &self.kept.refused_patches,
             now,
         };
         let decision = decide(&self.request, world);
@@ -420,6 +425,7 @@ impl Draining {
         match reply {
             Reply::Node(name, change, Ok(node)) => {
                 self.kept.busy.remove(&name);
+                self.kept.refused_patches.taken(&name);
                 if let Some(cache) = self.nodes.get(&name) {
                     cache.apply_own(*node);
                 }
@@ -438,7 +444,11 @@ impl Draining {
                 let wait = if lost { Duration::from_millis(100) } else { AFTER_FAILURE };
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + wait));
                 if lost {
+                    self.kept.refused_patches.taken(&name);
                     return Ok(());
+                }
+                if let Some(why) = refusal(&error) {
+                    self.kept.refused_patches.refused(&name, why, self.clock.now());
                 }
                 self.wait_for(&format!("node/{name} is not {}: {}", change.text(), error.line()))
             }

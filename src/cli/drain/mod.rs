@@ -99,7 +99,8 @@ pub(super) struct DrainArgs {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(-1..=86400), allow_negative_numbers = true, default_value_t = -1)]
     grace_period: i64,
     /// How long each node may take; 0 sets no limit. A node from which no pod can leave without a person's help is
-    /// given up after 30 seconds, unless its pods are deleted at the end of its time (--on-timeout=force).
+    /// given up after 30 seconds, unless its pods are deleted at the end of its time (--on-timeout=force); so is one that the
+    /// API server does not let you cordon.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = time)]
     timeout: SignedDuration,
     /// What to do with a node that is not drained in time.

@@ -7,7 +7,7 @@ use evenkeel_core::cluster::{Cluster, Node, Parts, Pod};
 use evenkeel_core::disruption::{CordonMark, Memory, Rules};
 use evenkeel_core::drain::{
     DrainAction, DrainDecision, DrainPolicy, DrainRequest, DrainWorld, NodeDrain, NodeState, OnTimeout,
-    SETTLE, decide,
+    RefusedPatches, SETTLE, decide,
 };
 use jiff::SignedDuration;
 use serde_json::json;
@@ -46,6 +46,7 @@ fn drained(
         states: &states.into_iter().collect(),
         uids: &BTreeMap::new(),
         confirmed: &[],
+        refused: &RefusedPatches::default(),
         now: now(),
     };
     decide(&request, world)

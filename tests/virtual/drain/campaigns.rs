@@ -33,6 +33,28 @@ fn a_drain_without_faults() {
     assert!(lines.len() < run.went.len() + 2 + 2 + 10, "{lines:#?}");
 }
 
+/// For the first minute. Nobody can tell the command that it may not cordon the node at all.
+#[test]
+fn a_node_whose_cordon_is_refused_for_good_is_given_up_and_the_other_one_is_drained() {
+    for (fault, why) in [("refuse:403", "(HTTP 403)"), ("refuse:422", "(HTTP 422)"), ("deny", "no.example")] {
+        let line = "patch nodes worker-2".to_owned();
+        let run = run(1, &[Step::Like { agent: DRAINER.to_owned(), line, fault: fault.to_owned() }]);
+        assert!(run.wrong.is_empty(), "{:#?}\n{}", run.wrong, run.said);
+        assert_eq!(
+            run.codes,
+            [Ok(2), Ok(0)],
+            "the second is of the time when it is allowed again\n{}",
+            run.said
+        );
+        let told: Vec<&str> = run.said.lines().filter(|line| line.contains("not drained: ")).collect();
+        let begins = "node/worker-2: not drained: the API server refuses to cordon it: ";
+        assert!(told.len() == 1 && told[0].starts_with(begins) && told[0].contains(why), "{}", run.said);
+        assert!(told[0].ends_with("; run the drain again when it allows that"), "{}", run.said);
+        let first = run.said.split(told[0]).next().unwrap_or_default();
+        assert!(first.contains("node/worker-1: drained in "), "{}", run.said);
+    }
+}
+
 #[test]
 fn a_crash_at_every_request() {
     let mut scripts = Vec::new();

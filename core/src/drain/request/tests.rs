@@ -15,6 +15,9 @@ struct Toy {
     states: BTreeMap<Arc<str>, NodeState>,
     uids: BTreeMap<Arc<str>, Arc<str>>,
     confirmed: Vec<Arc<str>>,
+    /// Nodes whose patches the server refuses.
+    protected: Vec<Arc<str>>,
+    refused: RefusedPatches,
     sent: Sent,
     log: Vec<String>,
     seconds: i64,
@@ -43,6 +46,8 @@ impl Toy {
             },
             states: BTreeMap::new(),
             confirmed: Vec::new(),
+            protected: Vec::new(),
+            refused: RefusedPatches::default(),
             sent: Sent::default(),
             log: Vec::new(),
             seconds: 0,
@@ -59,6 +64,7 @@ impl Toy {
             states: &self.states,
             uids: &self.uids,
             confirmed: &self.confirmed,
+            refused: &self.refused,
             now,
         };
         let DrainDecision { actions, states, done, .. } = decide(&self.request, world);
@@ -73,6 +79,11 @@ impl Toy {
     fn apply(&mut self, action: DrainAction, now: Timestamp) {
         let gone = now.saturating_add(SignedDuration::from_secs(2)).unwrap();
         match action {
+            DrainAction::Cordon(node) | DrainAction::Uncordon(node)
+                if self.protected.contains(&node.name) =>
+            {
+                self.refused.refused(&node.name, "no right".to_owned(), now);
+            }
             DrainAction::Cordon(node) => {
                 self.log.push(format!("{} cordon {}", self.seconds, node.name));
                 let mark = self.request.mark.clone();
@@ -260,6 +271,7 @@ fn of_a_drain_that_halts_no_other_node_is_asked_for_anything() {
         states: &states,
         uids: &toy.uids,
         confirmed: &[],
+        refused: &RefusedPatches::default(),
         now: at(22),
     };
     let decision = decide(&toy.request, world);
@@ -377,6 +389,7 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
         states: &toy.states,
         uids: &toy.uids,
         confirmed: &toy.confirmed,
+        refused: &RefusedPatches::default(),
         now: at(31),
     };
     let waits = decide(&toy.request, world).waiting;
@@ -426,4 +439,31 @@ fn a_node_whose_kubelet_is_gone_is_given_up_with_what_keeps_its_pod() {
             }
         }
     }
+}
+
+#[test]
+fn a_node_whose_patch_is_refused_for_long_is_given_up_and_the_others_go_on() {
+    let mut toy = Toy::new(2, vec![pod("web", 1, "n-1"), pod("web", 2, "n-2")], vec![]);
+    toy.protected = vec!["n-1".into()];
+    expect_test::expect![[r#"
+        1 cordon n-2
+        12 evict web-2
+        15 confirm n-2
+        n-1: the API server refuses to cordon it: no right; run the drain again when it allows that
+        n-2: drained"#]]
+    .assert_eq(&toy.run());
+    assert_eq!(toy.seconds, 31, "and then the drain is done");
+}
+
+#[test]
+fn an_uncordon_that_is_refused_for_long_keeps_no_drain_from_its_end() {
+    let mut toy = Toy::new(1, vec![], vec![]);
+    toy.cluster.change_node("n-1", |node| {
+        (node.unschedulable, node.cordoned_by) = (true, Some(toy.request.mark.as_str().into()));
+    });
+    let why = NotDrained::Because("why".to_owned());
+    toy.states = [("n-1".into(), NodeState::Failed { why })].into();
+    (toy.request.give_back, toy.protected) = (true, vec!["n-1".into()]);
+    assert_eq!(toy.run(), "n-1: why");
+    assert_eq!(toy.seconds, 31);
 }

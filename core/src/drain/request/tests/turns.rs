@@ -49,6 +49,7 @@ fn only_nodes_that_this_drain_or_its_person_cordoned_are_given_back() {
             states: &toy.states,
             uids: &toy.uids,
             confirmed: &[],
+            refused: &RefusedPatches::default(),
             now: at(1),
         };
         !decide(&toy.request, world).actions.is_empty()
