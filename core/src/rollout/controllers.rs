@@ -100,9 +100,11 @@ fn needs_a_person(leader: &Leader, stepped: Timestamp) -> String {
     )
 }
 
-/// From when on the time of a drain counts that began at `since`: since the last step of the control plane, and since whoever
-/// leads its controllers after that took over, because nobody is asked to leave before. Both are read from the API.
+/// From when on the time of a drain counts that began within the second that begins at `since`: since the last step of the
+/// control plane, and since whoever leads its controllers after that took over, because nobody is asked to leave before.
+/// Both are read from the API. No drain has less than its time.
 pub(super) fn counts_from(round: &Round<'_>, since: Timestamp) -> Timestamp {
+    let since = after(since, WHOLE_SECOND);
     let Some(stepped) = last_step(round) else { return since };
     let over = after(stepped, WHOLE_SECOND);
     // A controller whose leader changes again and again keeps no drain from its end.

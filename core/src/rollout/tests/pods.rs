@@ -1,6 +1,8 @@
 //! The pods of a toy cluster: how they leave, come back and count in their budgets, and what is checked when we send
 //! one away.
 
+use jiff::SignedDuration;
+
 use super::super::*;
 use super::cluster::Toy;
 use crate::cluster::{Phase, Pod, Traits};
@@ -28,7 +30,10 @@ impl Toy {
     pub(super) fn force(&mut self, forced: &drain::Forced) {
         self.log.push(format!("Delete {}", forced.pod()));
         let until = self.claims.iter().filter_map(|claim| match claim.state {
-            ClaimState::Draining { since, .. } => Some(since + self.upgrade.drain.timeout),
+            // It began within the second of which the whole ones are stored.
+            ClaimState::Draining { since, .. } => {
+                Some(since + self.upgrade.drain.timeout + SignedDuration::from_secs(1))
+            }
             _ => None,
         });
         let forces = self.upgrade.drain.on_timeout == drain::OnTimeout::Force;

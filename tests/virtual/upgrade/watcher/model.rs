@@ -419,11 +419,11 @@ impl Upgrade {
         self.drain["mode"] == "MinorOnly" && claim.is_of_patch()
     }
 
-    /// The pods that are left on a node may be deleted: so was said, and its time is over. Times are stored in whole
-    /// seconds.
+    /// The pods that are left on a node may be deleted: so was said, and its time is over, to the moment that the write
+    /// which said that it begins was on its way.
     pub fn forces(&self, claim: &Claim) -> bool {
         let seconds = self.drain["timeoutSeconds"].as_u64().unwrap_or(1800);
-        let time = Duration::from_secs(seconds.saturating_sub(2));
+        let time = Duration::from_secs(seconds).saturating_sub(Duration::from_millis(100));
         self.drain["onTimeout"] == "Force"
             && claim.draining_since.is_some_and(|since| since.elapsed() >= time)
     }
