@@ -76,8 +76,11 @@ pub struct Traits {
     pub deleting: Option<Timestamp>,
     /// Label `evenkeel.dev/node-upgrade`: it is an executor's own pod and is not drained.
     pub executor_of: Option<Arc<str>>,
-    /// Names of the `PersistentVolumeClaims` it mounts.
+    /// Names of the `PersistentVolumeClaims` it mounts, but for its own.
     pub claims: Vec<Arc<str>>,
+    /// Names of those that are made for it alone, for its generic ephemeral volumes. They go with it, so that its
+    /// replacement is tied to no volume.
+    pub own_claims: Vec<Arc<str>>,
     /// It mounts a directory of the node.
     pub host_path: bool,
     /// The values of `kubernetes.io/hostname` (or names of Nodes) that its node selector and affinity allow.
@@ -120,6 +123,7 @@ impl Traits {
         deleting: None,
         executor_of: None,
         claims: Vec::new(),
+        own_claims: Vec::new(),
         host_path: false,
         hosts: Vec::new(),
         tolerates_cordon: false,
@@ -138,4 +142,9 @@ impl Traits {
         last_words: None,
         starting_since: None,
     };
+
+    /// Names of all `PersistentVolumeClaims` that it mounts.
+    pub fn mounted(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.claims.iter().chain(&self.own_claims)
+    }
 }

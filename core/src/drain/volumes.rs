@@ -15,7 +15,7 @@ pub(super) fn attached(cluster: &Cluster, node: &Node, rules: &Rules, now: Times
     let stays = |claim: &NamespacedName| {
         cluster.pods_on(&node.name).any(|pod| {
             *pod.namespace == *claim.0
-                && pod.traits().claims.contains(&claim.1)
+                && pod.traits().mounted().any(|mounted| *mounted == claim.1)
                 && may_stay(pod, rules, surroundings, now)
         })
     };

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::{Cluster, Parts, Surroundings};
+use evenkeel_core::cluster::{Cluster, Parts, Surroundings, Traits};
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::disruption::{Charge, Sent};
 use evenkeel_core::drain::{
@@ -221,12 +221,14 @@ impl Draining {
             };
             work.kept.uids.insert(Arc::clone(name), Arc::clone(&node.node.uid));
         }
-        // Which pods are tied to their node matters only for a drain of several nodes or one that waits for volumes.
-        let mounts = |cache: &Cache<lean::Pod>| {
-            cache.read(|pods| pods.values().any(|pod| !pod.pod.traits().claims.is_empty()))
-        };
-        let ties = work.request.nodes.len() > 1 || work.request.policy.await_volumes;
-        if ties && work.pods.values().any(mounts) {
+        // Which pods are tied to their node matters only for a drain of several nodes, and whose volume it is for one that
+        // waits for volumes.
+        let (ties, waits) = (work.request.nodes.len() > 1, work.request.policy.await_volumes);
+        let matters =
+            |pod: &Traits| (waits && pod.mounted().next().is_some()) || (ties && !pod.claims.is_empty());
+        let mounts =
+            |cache: &Cache<lean::Pod>| cache.read(|pods| pods.values().any(|pod| matters(pod.pod.traits())));
+        if work.pods.values().any(mounts) {
             let survey = Survey::of_volumes(&work.client).await;
             for line in survey.missing() {
                 eprintln!("warning: {line}; pods on local volumes are not told apart");

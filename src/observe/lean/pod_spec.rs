@@ -34,9 +34,19 @@ pub(super) struct PodSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Volume {
+    pub(super) name: Option<String>,
     pub(super) empty_dir: Option<IgnoredAny>,
     pub(super) host_path: Option<IgnoredAny>,
     pub(super) persistent_volume_claim: Option<PersistentVolumeClaimSource>,
+    pub(super) ephemeral: Option<IgnoredAny>,
+}
+
+impl Volume {
+    /// The name of the claim that Kubernetes makes for it, if it is a generic ephemeral volume of the pod `pod`.
+    pub(super) fn own_claim(&self, pod: &str) -> Option<Arc<str>> {
+        self.ephemeral.as_ref()?;
+        Some(format!("{pod}-{}", self.name.as_deref()?).into())
+    }
 }
 
 /// A container of a pod: from its spec, or from its status.

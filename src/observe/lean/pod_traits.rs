@@ -89,6 +89,7 @@ pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> O
         deleting: meta.deletion_timestamp.as_ref().map(|time| time.0),
         executor_of: labels.get(EXECUTOR_LABEL).map(|claim| claim.as_str().into()),
         claims: claims.map(Into::into).collect(),
+        own_claims: volumes().filter_map(|volume| volume.own_claim(meta.name.as_deref()?)).collect(),
         host_path: volumes().any(|volume| volume.host_path.is_some()),
         hosts: tied.map_or_else(|| by_affinity().unwrap_or_default(), |host| vec![host.as_str().into()]),
         tolerates_cordon,

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_core::cluster::UnhealthyPolicy;
+use evenkeel_core::cluster::{Attachment, Parts, Surroundings, UnhealthyPolicy};
+use evenkeel_core::disruption::{Budgets, Memory, Rules};
+use evenkeel_core::drain::{DrainPolicy, DrainStep, DrainView, NodeDrain, OnTimeout, SETTLE};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::fold::{Fold, Watched};
@@ -240,4 +243,55 @@ fn devices_that_a_pod_claims() {
     };
     assert!(of(json!([{"name": "gpu", "resourceClaimTemplateName": "gpu"}])));
     assert!(!of(json!([])) && !of(Value::Null));
+}
+
+/// A claim of that name is made for the pod alone and goes with it, so that it ties no other pod to a node.
+#[test]
+fn the_volume_that_a_pod_which_stays_made_for_itself_is_not_waited_for() {
+    let now: Timestamp = "2026-11-25T12:00:00Z".parse().unwrap();
+    let detaching = |owner: &str, volumes: Value| {
+        let owner =
+            json!([{"kind": owner, "name": "logs", "uid": "u", "controller": true, "apiVersion": "apps/v1"}]);
+        let pod = json!({
+            "metadata": {"name": "logs-x", "namespace": "shop", "uid": "p", "ownerReferences": owner},
+            "spec": {"nodeName": "n-1", "volumes": volumes},
+            "status": {"phase": "Running"},
+        });
+        let node = json!({"metadata": {"name": "n-1", "uid": "n"}, "spec": {"unschedulable": true}});
+        let claims = [("pv-1".into(), ("shop".into(), "logs-x-buffer".into()))].into();
+        let attached = [Attachment { node: "n-1".into(), volume: "pv-1".into() }].into();
+        let cluster = Parts {
+            nodes: vec![keep::<Node>(node).node.clone()],
+            pods: vec![keep::<Pod>(pod).pod.as_ref().clone()],
+            surroundings: Surroundings {
+                claims: Some(claims),
+                attached: Some(attached),
+                ..Surroundings::default()
+            },
+            ..Parts::default()
+        }
+        .seal();
+        let policy = DrainPolicy {
+            rules: Rules::default(),
+            timeout: None,
+            on_timeout: OnTimeout::Park,
+            settle: SETTLE,
+            await_volumes: true,
+        };
+        let memory = Memory::default();
+        let seen = DrainView { cluster: &cluster, memory: &memory, policy: &policy, stopped: false, now };
+        let budgets = Budgets::new(&cluster, BTreeMap::new(), now);
+        let node = cluster.node("n-1").unwrap();
+        match NodeDrain::new(now, now).step(node, seen, &budgets).0 {
+            DrainStep::Detaching(volumes) => Some(volumes),
+            DrainStep::Settling => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    let ephemeral = |name: &str| json!([{"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]);
+    assert_eq!(detaching("DaemonSet", ephemeral("buffer")), None);
+    let other = Some("volume pv-1 (shop/logs-x-buffer) still attached to it".to_owned());
+    assert_eq!(detaching("DaemonSet", ephemeral("cache")), other, "another one");
+    let named = json!([{"name": "buffer", "persistentVolumeClaim": {"claimName": "logs-x-buffer"}}]);
+    assert_eq!(detaching("DaemonSet", named), None);
 }
