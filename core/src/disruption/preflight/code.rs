@@ -89,6 +89,8 @@ pub enum Code {
     NodeTaken,
     /// There is no other schedulable node, or none that is ready.
     OnlyNode,
+    /// A pod is waited for until it has completed.
+    Completes,
 }
 
 impl Code {
@@ -135,6 +137,7 @@ impl Code {
             Self::NodeNotReady => "B21",
             Self::NodeTaken => "B22",
             Self::OnlyNode => "B23",
+            Self::Completes => "B24",
         }
     }
 

@@ -1,4 +1,4 @@
-//! Pods and nodes that would hold up a drain, whatever their budgets say (B1 to B23).
+//! Pods and nodes that would hold up a drain, whatever their budgets say (B1 to B24).
 //!
 //! Here belongs what follows from a pod, its node and what stands around them. Pods of one controller share a cause,
 //! so that a thousand replicas are one line. Which nodes a replacement may run on is asked of [`super::placement`], and
@@ -136,6 +136,10 @@ impl<'a> CausesFound<'a> {
             }
             self.finalizers(pod);
             return;
+        }
+        if class == Class::WaitCompleted {
+            let what = "is not evicted: the drain waits until it has completed";
+            self.add(Code::Completes, Outlook::Caution, pod, what, "see that it comes to its end, or end it");
         }
         if !refused && handling != Handling::Evict {
             return;

@@ -1,5 +1,6 @@
 //! What is in the way of a drain for now, and passes by itself.
 
+use super::super::super::pod_rule::{Behavior, PodRule};
 use super::*;
 
 #[test]
@@ -43,4 +44,30 @@ fn the_only_node_is_told_of_where_a_pod_would_have_to_leave_it() {
     let daemon = Pod { owner: Some(named("DaemonSet", "apps/v1")), ..pod("logs", 1, "n-1") };
     assert_eq!(alone(vec![daemon.clone()]), Vec::<String>::new());
     assert_eq!(alone(vec![daemon, pod("web", 1, "n-1")]), ["B23 never Node n-1"]);
+}
+
+#[test]
+fn the_pods_that_a_drain_waits_for_until_they_complete_are_named() {
+    let rules = Rules {
+        pods: vec![PodRule {
+            selector: Selector::default(),
+            namespaces: Vec::new(),
+            behavior: Behavior::WaitCompleted,
+        }],
+        ..Rules::default()
+    };
+    let found = |change: fn(&mut Parts)| asked(change, &rules, None);
+    let waits = found(|_| {});
+    assert_eq!(codes(&waits), ["B24 caution ReplicaSet shop/cart"]);
+    assert_eq!(
+        (&*waits[0].what, waits[0].pods.as_slice()),
+        ("is not evicted: the drain waits until it has completed", ["shop/cart-1".to_owned()].as_slice())
+    );
+    assert_eq!(codes(&found(|c| c.pods[0].phase = Phase::Finished)), Vec::<String>::new());
+    assert_eq!(
+        codes(&found(|c| {
+            c.pods[0] = terminating(c.pods[0].clone(), at(-31));
+        })),
+        ["B16 not-now ReplicaSet shop/cart"]
+    );
 }
