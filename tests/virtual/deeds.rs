@@ -74,10 +74,22 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, deed: &str) {
             _ = cluster.faults().blackout(Duration::from_secs(seconds.parse().unwrap()));
         }
         ["compact"] => cluster.compact(),
+        ["late-pod", name] => late_pod(kube, name).await,
         ["pods", kind] => special(cluster, kube, kind).await,
         ["jump", seconds] => cluster.jump(SignedDuration::from_secs(seconds.parse().unwrap())),
         _ => panic!("nothing is called {deed}"),
     }
+}
+
+/// Somebody puts a pod on the node of that name, whatever its cordon says. Nothing makes it again.
+async fn late_pod(kube: &Kube, name: &str) {
+    let maps = "/api/v1/namespaces/shop/configmaps";
+    let owner = kube.create(maps, &json!({"metadata": {"name": "late"}})).await;
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "late", "controller": true,
+        "uid": owner["metadata"]["uid"]}]);
+    let meta = json!({"name": "late", "labels": {"app": "late"}, "ownerReferences": owner});
+    let containers = json!([{"name": "c", "image": "registry.example/c:1"}]);
+    kube.create(PODS, &json!({"metadata": meta, "spec": {"nodeName": name, "containers": containers}})).await;
 }
 
 /// Pods of `kind` are on the node.

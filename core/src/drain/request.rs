@@ -111,7 +111,7 @@ pub struct DrainWorld<'c, 'w> {
     pub states: &'w BTreeMap<Arc<str>, NodeState>,
     /// UIDs of the Nodes, as first seen.
     pub uids: &'w BTreeMap<Arc<str>, Arc<str>>,
-    /// Nodes that a fresh look found empty, after they had settled.
+    /// Nodes that a fresh look found empty since the last decision, after they had settled.
     pub confirmed: &'w [Arc<str>],
     /// What the server refuses to write to the Nodes.
     pub refused: &'w RefusedPatches,

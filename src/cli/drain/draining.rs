@@ -24,7 +24,7 @@ use super::super::exit::EXIT_INTERRUPTED;
 use super::confirm::left_on;
 use super::display::{Event, Teller};
 use super::interrupt::interrupts;
-use super::waited::Waited;
+use super::waited::{Trouble, Troubles, Waited};
 use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, Effects, NotDone, node, refusal};
 use crate::clock::Clock;
@@ -113,6 +113,7 @@ pub(super) struct DrainKept {
     pub(super) asked: BTreeMap<Arc<str>, (Arc<str>, String)>,
     /// What the drain waits for, by node and by the budget or pod that holds it up.
     pub(super) waits: BTreeMap<(Arc<str>, String), Waited>,
+    pub(super) troubles: Troubles,
     pub(super) evictions: usize,
     pub(super) refused: usize,
     /// Patches of Nodes that the server refuses.
@@ -133,9 +134,10 @@ impl Driven for Draining {
     async fn look(&mut self) -> Result<NextLook, String> {
         // While a watch is broken, the drain decides nothing; the watches open again by themselves.
         if let Err(unseen) = self.seen() {
-            self.wait_for(&unseen.line)?;
+            self.trouble(Trouble::Watch, &unseen.line)?;
             return Ok(NextLook::Again(TICK));
         }
+        self.kept.troubles.ends(&Trouble::Watch);
         let (done, again) = self.once()?;
         Ok(if done { NextLook::Done } else { NextLook::Again(again) })
     }
@@ -310,12 +312,14 @@ impl Draining {
         let now = self.clock.now();
         self.warn(&cluster, now)?;
         let memory = self.kept.sent.memory(&cluster, now);
+        // A pod may come after the look: only the decision that follows it goes by it.
+        let confirmed = std::mem::take(&mut self.kept.confirmed);
         let world = DrainWorld {
             cluster: &cluster,
             memory: &memory,
             states: &self.kept.states,
             uids: &self.kept.uids,
-            confirmed: &self.kept.confirmed,
+            confirmed: &confirmed,
             refused: &self.kept.refused_patches,
             now,
         };
@@ -428,6 +432,7 @@ impl Draining {
             Reply::Node(name, change, Ok(node)) => {
                 self.kept.busy.remove(&name);
                 self.kept.refused_patches.taken(&name);
+                self.kept.troubles.ends(&Trouble::Patch(Arc::clone(&name)));
                 if let Some(cache) = self.nodes.get(&name) {
                     cache.apply_own(*node);
                 }
@@ -447,12 +452,14 @@ impl Draining {
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + wait));
                 if lost {
                     self.kept.refused_patches.taken(&name);
+                    self.kept.troubles.ends(&Trouble::Patch(name));
                     return Ok(());
                 }
                 if let Some(why) = refusal(&error) {
                     self.kept.refused_patches.refused(&name, why, self.clock.now());
                 }
-                self.wait_for(&format!("node/{name} is not {}: {}", change.text(), error.line()))
+                let line = format!("node/{name} is not {}: {}", change.text(), error.line());
+                self.trouble(Trouble::Patch(name), &line)
             }
             Reply::Pod { node, pod, uid, charge, forced, answer } => {
                 let now = self.clock.now();
@@ -477,17 +484,20 @@ impl Draining {
             }
             Reply::Confirmed(name, Ok(None)) => {
                 self.kept.busy.remove(&name);
+                self.kept.troubles.ends(&Trouble::LastLook(Arc::clone(&name)));
                 self.kept.confirmed.push(name);
                 Ok(())
             }
             Reply::Confirmed(name, Ok(Some(_))) => {
+                self.kept.troubles.ends(&Trouble::LastLook(Arc::clone(&name)));
                 // The watch shows the node empty and lags behind this read: ask again after a moment.
                 self.kept.busy.insert(name, Some(Instant::now() + Duration::from_millis(500)));
                 Ok(())
             }
             Reply::Confirmed(name, Err(why)) => {
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_FAILURE));
-                self.wait_for(&format!("node/{name}: cannot look whether it is empty: {why}"))
+                let line = format!("node/{name}: cannot look whether it is empty: {why}");
+                self.trouble(Trouble::LastLook(name), &line)
             }
         }
     }

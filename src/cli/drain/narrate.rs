@@ -16,12 +16,10 @@ use tokio::time::Instant;
 
 use super::display::{DrainScreen, Event};
 use super::draining::Draining;
-use super::waited::Waited;
+use super::waited::{TELL_AGAIN, Trouble, Waited};
 
 /// A wait is told when it has lasted this long.
 const TELL_AFTER: Duration = Duration::from_secs(5);
-/// A wait that goes on is told again after this time.
-const TELL_AGAIN: Duration = Duration::from_mins(1);
 /// A wait is over when it has been absent for this long. It is absent for a moment whenever an eviction is sent
 /// again, and must not count as a new wait then.
 const OVER_AFTER: Duration = Duration::from_secs(2);
@@ -74,6 +72,11 @@ impl Draining {
             if before.as_ref() == Some(state) {
                 continue;
             }
+            if state.is_final() {
+                // Nothing more is asked of the server about it, but that it is uncordoned.
+                self.kept.troubles.ends(&Trouble::Patch(Arc::clone(name)));
+                self.kept.troubles.ends(&Trouble::LastLook(Arc::clone(name)));
+            }
             match state {
                 NodeState::Drained { .. } => {
                     self.say_on_node(name, &[("DrainInProgress", false), ("Drained", true)]);
@@ -124,17 +127,13 @@ impl Draining {
                 self.teller.tell(event)?;
             }
         }
-        self.kept.waits.retain(|key, waited| now < waited.seen + OVER_AFTER || key.0.is_empty());
+        self.kept.waits.retain(|_, waited| now < waited.seen + OVER_AFTER);
         Ok(())
     }
 
-    /// Warns that a watch or a request of ours fails, with `why`: once, and again each [`TELL_AGAIN`] while it lasts.
-    pub(super) fn wait_for(&mut self, why: &str) -> Result<(), String> {
-        let key = ("".into(), why.to_owned());
-        let now = Instant::now();
-        let waited = self.kept.waits.entry(key).or_insert(Waited::begins(now));
-        if waited.told.is_none_or(|told| now >= told + TELL_AGAIN) {
-            waited.told = Some(now);
+    /// Warns that a watch or a request of ours fails, with `why`: once, and again each minute while it lasts.
+    pub(super) fn trouble(&mut self, trouble: Trouble, why: &str) -> Result<(), String> {
+        if self.kept.troubles.begins(trouble, why, Instant::now()) {
             return self.teller.note(&format!("warning: {why}"));
         }
         Ok(())
@@ -166,15 +165,15 @@ impl Draining {
             view.nodes.push((Arc::clone(name), what));
         }
         view.budgets = queues(cluster, decision);
-        let oldest = self.kept.waits.iter().min_by_key(|(_, waited)| waited.since);
+        let waits = self.kept.waits.iter().map(|((node, what), waited)| {
+            let reason = decision.left.get(node).map(|left| first_wait(left)).unwrap_or_default();
+            (if reason.is_empty() { what.clone() } else { reason }, waited.since)
+        });
+        let troubles = self.kept.troubles.longest().map(|(line, since)| (line.to_owned(), since));
+        let oldest = troubles.into_iter().chain(waits).min_by_key(|(_, since)| *since);
         let left: Vec<&PodLeft<'_>> = decision.left.values().flatten().collect();
         view.waits = match oldest {
-            Some(((node, what), waited)) => {
-                let seconds = waited.since.elapsed().as_secs();
-                let reason = decision.left.get(node).map(|left| first_wait(left)).unwrap_or_default();
-                let reason = if reason.is_empty() { what.clone() } else { reason };
-                format!("waits since {seconds} s: {reason}")
-            }
+            Some((reason, since)) => format!("waits since {} s: {reason}", since.elapsed().as_secs()),
             None if left.is_empty() => "looks whether the nodes stay empty".to_owned(),
             None => format!("{} pods are leaving", left.len()),
         };

@@ -57,14 +57,8 @@ impl Draining {
                 let rules = &self.request.policy.rules;
                 let emptying = ask_pods(&one, &name, rules, &Memory::default(), &mut budgets, now);
                 let Some(left) = emptying.left.first() else { continue };
-                let mut line = match left.wait.held() {
-                    Some(held) => {
-                        failed |= held.lasting;
-                        format!("would wait: {}", held.reason)
-                    }
-                    None if left.wait == PodWait::Leaving => "is leaving already".to_owned(),
-                    None => "would be evicted".to_owned(),
-                };
+                failed |= left.wait.held().is_some_and(|held| held.lasting);
+                let mut line = would(&left.wait);
                 for permit in emptying.permits.iter().filter(|_| ask) {
                     let manner = Manner { dry_run: true, ..self.manner };
                     let answer = evict::evict(&self.effects, &Authority::Person, permit, manner).await;
@@ -74,7 +68,8 @@ impl Draining {
                         line = format!("the server would refuse: {}", why(&answer));
                     }
                 }
-                self.teller.tell(Event::of_pod(&name, "evict", &pod.full_name(), line))?;
+                let what = if left.wait == PodWait::Finishing { "waiting" } else { "evict" };
+                self.teller.tell(Event::of_pod(&name, what, &pod.full_name(), line))?;
             }
             told.nodes.push(OfNode {
                 node: name.to_string(),
@@ -89,6 +84,16 @@ impl Draining {
     }
 }
 
+/// What would become of a pod that waits for `wait`, by what the cluster shows.
+fn would(wait: &PodWait) -> String {
+    match wait.held() {
+        Some(held) => format!("would wait: {}", held.reason),
+        None if *wait == PodWait::Leaving => "is leaving already".to_owned(),
+        None if *wait == PodWait::Finishing => "would be waited for until it has finished".to_owned(),
+        None => "would be evicted".to_owned(),
+    }
+}
+
 /// Why an eviction would not be accepted, for a person.
 fn why(answer: &Answer) -> String {
     match answer.next() {
@@ -97,5 +102,18 @@ fn why(answer: &Answer) -> String {
         AfterAnswer::Budget(_) => "its PDB does not allow it now".to_owned(),
         AfterAnswer::Quiet(_) => "it has too much to do now".to_owned(),
         AfterAnswer::Watch | AfterAnswer::Again(_, None) => answer.label().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_is_waited_for_is_not_called_evicted() {
+        assert_eq!(would(&PodWait::Finishing), "would be waited for until it has finished");
+        assert_eq!(would(&PodWait::Asked), "would be evicted");
+        assert_eq!(would(&PodWait::Leaving), "is leaving already");
+        assert_eq!(would(&PodWait::Refused("has no controller")), "would wait: has no controller");
     }
 }

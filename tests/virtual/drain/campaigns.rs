@@ -55,6 +55,34 @@ fn a_node_whose_cordon_is_refused_for_good_is_given_up_and_the_other_one_is_drai
     }
 }
 
+/// The look at an empty node says nothing about a pod that comes a moment after it.
+#[test]
+fn a_node_that_a_pod_comes_to_after_the_last_look_is_looked_at_again() {
+    let whole = run(1, &[]);
+    let ends = whole.said.lines().rfind(|line| line.contains(": drained in ")).unwrap();
+    let node = ends.strip_prefix("node/").and_then(|line| line.split(':').next()).unwrap();
+    let looks = |run: &super::Run| {
+        let lists = run.calls.iter().filter(|call| script::kind_of(call) == "list pods");
+        lists.map(|call| call.at).max().unwrap()
+    };
+    let look = looks(&whole).duration_since(whole.calls[0].at).as_millis();
+    let mut came = 0;
+    for millis in (u64::try_from(look).unwrap() - 30..).step_by(5).take(20) {
+        let run = run(1, &[at(millis, &format!("late-pod {node}"))]);
+        let evicted = run.calls.iter().find(|call| call.line() == "create pods/eviction shop/late");
+        // It came when the node was called drained already.
+        let Some(evicted) = evicted else { continue };
+        assert!(run.wrong.is_empty(), "at {millis}: {:#?}\n{}", run.wrong, run.said);
+        came += 1;
+        assert!(
+            looks(&run) > evicted.at,
+            "at {millis}: {node} is called drained without a look\n{}",
+            run.said
+        );
+    }
+    assert!(came > 4, "{came}");
+}
+
 #[test]
 fn a_crash_at_every_request() {
     let mut scripts = Vec::new();

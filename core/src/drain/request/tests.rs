@@ -69,6 +69,7 @@ impl Toy {
         };
         let DrainDecision { actions, states, done, .. } = decide(&self.request, world);
         self.states = states;
+        self.confirmed.clear();
         for action in actions {
             self.apply(action, now);
         }
