@@ -104,7 +104,7 @@ pub(super) fn files(
     let platform = snapshot.platform();
     let missing = snapshot.missing(&cluster);
     // A source that is not in the files may hold something that blocks the next minor.
-    let webhooks = missing.first().map(String::as_str);
+    let webhooks = missing.first().map(String::as_str).or(snapshot.without_webhooks());
     let basis = Basis { policy: &Policy::default(), platform, releases, today, unseen: None, webhooks };
     let judged = judge(&cluster, &basis);
     Ok(Report {

@@ -87,6 +87,8 @@ pub struct Snapshot {
     pods: Fold<Pod>,
     servers: Vec<(String, VersionAnswer)>,
     webhooks: Vec<Webhook>,
+    /// A list of webhook configurations is in the files, and is empty.
+    no_webhooks: bool,
     budgets: Fold<PodDisruptionBudget>,
     /// What OpenShift's operators rolled out.
     operators: Vec<(Component, Observed)>,
@@ -190,7 +192,7 @@ impl Snapshot {
             }
             PieceContent::NoServer => self.without_server = Some(input.name.clone()),
             PieceContent::Other(count) => self.counts.other_objects += count,
-            PieceContent::EmptyList => {}
+            PieceContent::EmptyList { of_webhooks } => self.no_webhooks |= of_webhooks,
             PieceContent::Refused(_) | PieceContent::Table => self.counts.other_objects += 1,
             PieceContent::Bad(bad) => self.bad(&bad, input, file),
             PieceContent::CutOff => self.fault(cut_off(&input.name)),
@@ -328,6 +330,15 @@ impl Snapshot {
             ));
         }
         lines
+    }
+
+    /// Why it is not known which webhooks the cluster has, in one line.
+    pub fn without_webhooks(&self) -> Option<&'static str> {
+        let listed = self.no_webhooks || self.counts.webhooks > 0;
+        (!listed).then_some(
+            "no webhook configuration is in the files; add the output of `kubectl get \
+             validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml`",
+        )
     }
 
     /// Which components pods of kube-system would have shown, in words; `None` where there are such pods, or `cluster`

@@ -73,7 +73,10 @@ pub(super) enum PieceContent {
     /// That many objects that a report does not need.
     Other(usize),
     /// A list with nothing in it.
-    EmptyList,
+    EmptyList {
+        /// Of webhook configurations; a plain `List`, as kubectl writes it, names no kind.
+        of_webhooks: bool,
+    },
     /// What the server answered instead of objects: why it refused.
     Refused(String),
     /// A table, which the server made for people.
@@ -130,7 +133,10 @@ pub(super) fn parse(source: InputText, sink: &mut Sink<'_>) -> Result<(), String
 pub(super) fn content(piece: &Piece<'_>) -> PieceContent {
     let (raw, list, item) = match *piece {
         Piece::Scalar => return PieceContent::Other(1),
-        Piece::EmptyList => return PieceContent::EmptyList,
+        Piece::EmptyList(list) => {
+            let of_webhooks = list.kind.as_deref().is_some_and(|kind| WEBHOOKS.contains(&kind));
+            return PieceContent::EmptyList { of_webhooks };
+        }
         Piece::CutOff => return PieceContent::CutOff,
         Piece::Broken(error) => return unreadable(Kind::Object, None, 0, error),
         Piece::Object { raw, list, place } => (raw, list, place),

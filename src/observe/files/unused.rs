@@ -62,7 +62,7 @@ impl GivenPath {
     pub(super) fn takes(&mut self, content: &PieceContent) {
         match content {
             PieceContent::Other(count) => self.others += count,
-            PieceContent::EmptyList => self.empty_lists += 1,
+            PieceContent::EmptyList { of_webhooks: false } => self.empty_lists += 1,
             PieceContent::Refused(why) => self.notes(format!("is the server's refusal: {why}")),
             PieceContent::Table => self.notes("is a table for people; write it with -o json".to_owned()),
             // That kubectl did not reach a server is told where the version is missing.

@@ -14,7 +14,7 @@ pub(crate) enum Piece<'a> {
     /// A text, a number.
     Scalar,
     /// A list with nothing in it.
-    EmptyList,
+    EmptyList(&'a List),
     /// Something that should be a list, or an object.
     Broken(&'a serde_json::Error),
     /// A list that ends before its kind: its file may be cut off.

@@ -69,7 +69,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
             None::<()>
         })?;
         if all.count == 0 {
-            (self.0)(Piece::EmptyList);
+            (self.0)(Piece::EmptyList(&list));
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
                     (self.0)(Piece::Object { raw: &raw, list: &list, place });
                 }
                 if all.count == 0 {
-                    (self.0)(Piece::EmptyList);
+                    (self.0)(Piece::EmptyList(&list));
                 }
                 // kubectl writes the kind after the items, so a YAML file that was cut off still reads well.
                 if kind.is_none() && fields.iter().any(|(key, _)| key == "apiVersion") {
