@@ -101,6 +101,30 @@ fn a_pod_that_a_rule_lets_complete_is_waited_for() {
     assert!(message.contains("main-5") && message.contains("shop/batch"), "{message}");
 }
 
+/// A deadline ends the wait for a pod that is to complete, and deletes nothing that a rule leaves alone.
+#[test]
+fn force_deletes_no_pod_that_a_rule_skips() {
+    let ruled = "at 0 force; at 0 drain 60; at 0 rule frozen Skip; at 0 rule cart Skip; at 0 rule batch WaitCompleted; \
+                 at 0 impossible; at 0 batch";
+    let run = ends(ruled);
+    assert_eq!((said(&run), run.parked), (DONE, 0), "{:#}", run.end);
+    let left: Vec<String> = run
+        .calls
+        .iter()
+        .filter(|call| call.agent == "evenkeel-a" && call.is_write() && call.resource == "pods")
+        .map(Call::line)
+        .filter(|line| ["frozen-", "cart-", "batch-"].iter().any(|app| line.contains(app)))
+        .collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].contains("delete pods") && left[0].contains("batch-"), "{left:?}");
+    let nth = deletions(&run).first().map(|call| call.nth).unwrap();
+    let scripts = ["crash-before", "crash-after", "late:30"].map(|fault| {
+        let call = Step::Call { agent: "evenkeel-a".to_owned(), nth, times: 1, fault: fault.to_owned() };
+        (1, [steps(ruled), vec![call]].concat())
+    });
+    campaign("upgrade: a forced drain with rules", scripts.to_vec());
+}
+
 #[test]
 fn volumes_are_waited_for_where_that_is_asked_for() {
     let run = ends(DETACHED);

@@ -6,6 +6,7 @@ mod parking;
 mod plane;
 mod returns;
 mod risks;
+mod rules;
 mod statuses;
 mod taints;
 mod turns;

@@ -428,15 +428,25 @@ impl Upgrade {
             && claim.draining_since.is_some_and(|since| since.elapsed() >= time)
     }
 
-    /// A rule says that this pod of `namespace` stays, or is waited for.
-    pub fn exempts(&self, namespace: &str, labels: &Labels) -> bool {
+    /// What the first rule says that selects this pod of `namespace`.
+    fn rule(&self, namespace: &str, labels: &Labels) -> Option<&str> {
         let rules = self.drain["podRules"].as_array().into_iter().flatten();
         let mut selecting = rules.filter(|rule| {
             let named =
                 rule["namespaces"].as_array().is_none_or(|all| all.iter().any(|name| name == namespace));
             named && selects(&rule["selector"], labels)
         });
-        selecting.next().is_some_and(|rule| rule["behavior"] != "Drain")
+        selecting.next()?["behavior"].as_str()
+    }
+
+    /// A rule says that this pod of `namespace` stays, or is waited for.
+    pub fn exempts(&self, namespace: &str, labels: &Labels) -> bool {
+        self.rule(namespace, labels).is_some_and(|behavior| behavior != "Drain")
+    }
+
+    /// A rule says that this pod of `namespace` stays, whatever time is over.
+    pub fn skips(&self, namespace: &str, labels: &Labels) -> bool {
+        self.rule(namespace, labels) == Some("Skip")
     }
 
     /// The group of a node: the first that selects it.

@@ -26,6 +26,10 @@ impl Watcher {
         if !forced && upgrade.as_ref().is_some_and(|upgrade| upgrade.exempts(namespace, &pod.labels)) {
             self.fault(3, format!("evicts {key}, which a rule takes out of the drain"));
         }
+        // No deadline ends what stays by a rule, as it ends the wait for what is to complete.
+        if forced && upgrade.as_ref().is_some_and(|upgrade| upgrade.skips(namespace, &pod.labels)) {
+            self.fault(3, format!("deletes {key}, which a rule leaves alone"));
+        }
         if pod.bare && upgrade.as_ref().is_some_and(|upgrade| upgrade.drain["barePods"] != "Evict") {
             self.fault(3, format!("evicts {key}, which nothing would make again"));
         }
