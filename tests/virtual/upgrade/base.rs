@@ -432,7 +432,7 @@ pub async fn start(setting: &Setting, seed: u64) -> (Cluster, Kube) {
     if hosts {
         cluster.run_on_hosts(&HOSTS, FROM);
     }
-    for name in ["machines", FIRST] {
+    for name in ["machines", FIRST].into_iter().chain(setting.asked.workers()) {
         if !setting.without.iter().any(|without| without == name) {
             kube.create(CHANGERS, &setting.changer(name)).await;
         }

@@ -2,6 +2,7 @@
 
 mod blind;
 mod delayed;
+mod executors;
 mod parking;
 mod plane;
 mod returns;

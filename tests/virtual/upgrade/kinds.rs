@@ -52,6 +52,16 @@ fn whole_nodes_meet_everything() {
     meets_everything("whole nodes", "at 0 whole; at 0 jobs; at 0 first");
 }
 
+/// The control plane and each group have executors of different names, and Jobs of different containers.
+#[test]
+fn executors_of_their_own_meet_everything() {
+    for begins in ["at 0 own-executors", "at 0 jobs; at 0 everything; at 0 own-executors"] {
+        let mut scripts = spread(Attacked::of(steps(begins)).crashes(), 5);
+        scripts.extend(spread(Attacked::of(steps(begins)).stale(), 2));
+        campaign("upgrade: executors of their own", scripts);
+    }
+}
+
 /// A budget that allows nothing keeps one node, and a pod that comes back keeps another one. The pod that comes back has
 /// another name each time. What is done until the second attempt at that node has ended is done again at each later one,
 /// and what is read is what the usual upgrade reads.

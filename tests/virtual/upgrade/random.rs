@@ -46,7 +46,8 @@ const TOGETHER: [(u64, &[&str]); 19] = [
 const PLAN_ONLY: &str = "plan-only";
 
 /// What a person may ask for, how the cluster may be, and one in how many is so.
-const ALONE: [(u64, &str); 35] = [
+const ALONE: [(u64, &str); 36] = [
+    (3, "own-executors"),
     (4, "everything"),
     (5, "target v1.38.1"),
     (12, "target v1.36.9"),

@@ -6,6 +6,7 @@
 
 mod blind;
 mod checks;
+mod executors;
 pub mod faults;
 mod model;
 mod parking;
@@ -58,8 +59,8 @@ pub struct Watcher {
     claims: BTreeMap<String, Claim>,
     upgrades: BTreeMap<String, Upgrade>,
     leader: String,
-    /// The executors that are Jobs.
-    jobs: BTreeSet<String>,
+    /// The executors that are Jobs, and the name of each one's container.
+    jobs: BTreeMap<String, String>,
     /// Whether the Jobs of a claim, by its UID, are complete: one of them is.
     complete: BTreeSet<String>,
     /// The Jobs that have not ended, and the UIDs of their claims.
@@ -119,7 +120,7 @@ impl Watcher {
             claims: BTreeMap::new(),
             upgrades: BTreeMap::new(),
             leader: String::new(),
-            jobs: BTreeSet::new(),
+            jobs: BTreeMap::new(),
             complete: BTreeSet::new(),
             working: BTreeMap::new(),
             told: BTreeSet::new(),
@@ -159,13 +160,6 @@ impl Watcher {
         }
         watcher.look_at_plane();
         watcher
-    }
-
-    /// Remembers whether an executor is a Job. What has begun with one that was taken away is still held to it.
-    fn changer(&mut self, executor: &Value) {
-        if executor["spec"]["job"].is_object() {
-            self.jobs.insert(text(&executor["metadata"]["name"]));
-        }
     }
 
     /// What runs on the control plane's machines, whatever the API says of it.

@@ -35,7 +35,12 @@ pub struct Asked {
     plan_only: bool,
     /// The releases of the minors on the way.
     via: Vec<String>,
+    /// Each group has an executor of its own, another one than the control plane.
+    own: bool,
 }
+
+/// The executors of the groups, where these have some of their own.
+const WORKERS: [(&str, &str); 2] = [("canary", "canary-workers"), ("rest", "rest-workers")];
 
 /// A number, or a text where it is none.
 pub fn amount(text: &str) -> Value {
@@ -44,8 +49,8 @@ pub fn amount(text: &str) -> Value {
 
 impl Asked {
     /// The words that this type knows.
-    pub const WORDS: [&str; 8] =
-        ["zones", "canary", "most", "time-zone", "risk", "approval", "plan-only", "via"];
+    pub const WORDS: [&str; 9] =
+        ["zones", "canary", "most", "time-zone", "risk", "approval", "plan-only", "via", "own-executors"];
 
     /// Takes in what one step says.
     pub fn hear(&mut self, words: &[&str]) {
@@ -59,6 +64,7 @@ impl Asked {
             ["approval"] => self.approval = true,
             ["plan-only"] => self.plan_only = true,
             ["via", version] => self.via.push(owned(version)),
+            ["own-executors"] => self.own = true,
             _ => {}
         }
     }
@@ -66,6 +72,11 @@ impl Asked {
     /// Whether a person answers for something that would else stop the upgrade.
     pub fn answers(&self) -> bool {
         !self.risks.is_empty()
+    }
+
+    /// The executors that groups have of their own.
+    pub fn workers(&self) -> impl Iterator<Item = &'static str> {
+        WORKERS.into_iter().filter(|_| self.own).map(|(_, name)| name)
     }
 
     /// The time zone of windows and freezes, where it is not UTC.
@@ -85,6 +96,9 @@ impl Asked {
             let zones = self.zones.iter().any(is);
             let canary = self.canaries.iter().find(|(name, _)| is(name)).map(|(_, count)| *count);
             let most = self.most.iter().find(|(name, _)| is(name)).map(|(_, most)| most.clone());
+            if let Some((_, own)) = WORKERS.iter().find(|(name, _)| self.own && group["name"] == *name) {
+                group["executor"] = (*own).into();
+            }
             if zones {
                 group["zones"] = "OneAtATime".into();
             }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{PODS, Stage, TO, UP, Wrong, names, said, said_of};
-use crate::upgrade::base::EXECUTORS;
+use crate::upgrade::base::{CHANGERS, EXECUTORS};
 
 const SCHEDULER: &str = "kube-scheduler";
 /// How long the processes take that begin anew.
@@ -40,6 +40,10 @@ impl Stage {
     async fn begins_a_job(&self, component: &str, node: &str) {
         let claim = self.person.get(&format!("{}/{UP}.{component}.{node}", super::CLAIMS)).await.unwrap();
         self.state(component, node, "Upgrading", "").await;
+        let template = json!({"spec": {"restartPolicy": "Never",
+            "containers": [{"name": "c", "image": "registry.example/c:1"}]}});
+        let spec = json!({"spec": {"external": null, "job": {"deadlineSeconds": 300, "template": template}}});
+        self.person.merge(&format!("{CHANGERS}/machines"), &spec).await.unwrap();
         let job = json!({"metadata": {"name": format!("{component}-{node}"),
             "labels": {"evenkeel.dev/node-upgrade": claim["metadata"]["uid"]}}, "spec": {"template": {"spec": {
             "restartPolicy": "Never", "nodeName": node, "containers": [{"name": "c", "image": "registry.example/c:1"}]}}}});

@@ -285,6 +285,7 @@ impl Watcher {
             self.fault(5, line);
         }
         self.is_wanted(claim, "claims");
+        self.is_for_its_executor(name, claim);
         self.may_open(claim, "claims");
         if claim.of_kubelet() {
             self.is_the_same(claim, "claims");

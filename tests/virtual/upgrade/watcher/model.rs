@@ -312,6 +312,8 @@ fn selects(selector: &Value, labels: &Labels) -> bool {
 pub struct Group {
     pub name: String,
     pub selector: Value,
+    /// Who changes the versions of its nodes.
+    pub executor: String,
     pub limit: Value,
     pub depends_on: Vec<String>,
     pub soak: Duration,
@@ -384,6 +386,7 @@ impl Upgrade {
         let before = before.filter(|before| before.uid == uid);
         let groups = spec["nodeGroups"].as_array().into_iter().flatten().map(|group| Group {
             name: text(&group["name"]),
+            executor: text(&group["executor"]),
             selector: group["selector"].clone(),
             limit: group["maxUnavailable"].clone(),
             depends_on: group["dependsOn"].as_array().into_iter().flatten().map(text).collect(),

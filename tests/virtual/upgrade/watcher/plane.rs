@@ -108,7 +108,7 @@ impl Watcher {
 
     /// Why the executor of `claim`, which moves several components together, is not over: its Job is not complete.
     pub(super) fn works_still(&self, claim: &Claim) -> Option<String> {
-        let job = self.jobs.contains(&claim.executor);
+        let job = self.jobs.contains_key(&claim.executor);
         let works = claim.of_plane && job && !self.complete.contains(&claim.uid);
         works.then(|| "its Job is not complete".to_owned())
     }
@@ -172,6 +172,9 @@ impl Watcher {
         let claim = self.claims.values().find(|claim| claim.uid == of).cloned();
         if let Some(pod) = self.works_besides(&of) {
             self.fault(9, format!("makes Job {} while {pod} of another one still runs", write.name()));
+        }
+        if let Some(claim) = &claim {
+            self.is_its_job(claim, &job);
         }
         match claim {
             None => self.fault(6, format!("makes Job {} for no claim", write.name())),
