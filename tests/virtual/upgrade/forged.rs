@@ -1,5 +1,6 @@
 //! Each invariant can fail: somebody who calls himself the operator breaks it, and the watcher says so by its number.
 
+mod approval;
 mod blind;
 mod delayed;
 mod executors;

@@ -191,6 +191,26 @@ fn another_plan_on_the_way_needs_another_approval() {
     }
 }
 
+/// What an executor does is part of what was approved, and so is how nodes are drained and grouped.
+#[test]
+fn what_becomes_otherwise_on_the_way_waits_for_another_approval() {
+    let approved = "at 0 approval; at 0 approves up 45";
+    for deed in [
+        "change-executor machines 400",
+        r#"spec up {"drain":{"timeoutSeconds":900}}"#,
+        r#"spec up {"drain":{"barePods":"Evict"}}"#,
+    ] {
+        for millis in [60_000, 118_000, 150_000] {
+            let run = ends(&format!("{approved}; at {millis} {deed}"));
+            assert_eq!(said(&run), DONE, "{millis} {deed}: {:#}", run.end["upgrades"]);
+        }
+    }
+    let by_jobs = format!("at 0 jobs; {approved}; at 150000 change-executor machines 400");
+    end_as("another executor", "Completed", crashes(&by_jobs, 5));
+    let taken_back = format!("{approved}; at 130000 spec up {{\"approval\":null}}");
+    end_as("an approval that is taken back", "Completed", crashes(&taken_back, 3));
+}
+
 /// The zone of windows and freezes is not where the cluster is.
 #[test]
 fn windows_and_freezes_hold_in_their_time_zone() {

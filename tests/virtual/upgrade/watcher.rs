@@ -4,6 +4,8 @@
 //! it watches, and shares no code with it. The operator learns of what others did a moment later, so what others
 //! did within the last moment is not held against it. The fourteenth, that every run ends alike, is checked at the end.
 
+mod approval;
+mod approved;
 mod blind;
 mod checks;
 mod executors;
@@ -32,6 +34,7 @@ use tokio::time::Instant;
 use super::super::campaign::Wrong;
 use super::super::kube_api::Kube;
 use super::base::CHANGERS;
+use approved::Approvals;
 use blind::{Blind, MOMENT};
 use model::{Budget, Claim, Labels, Node, Pod, Upgrade, labels, text, version};
 
@@ -89,6 +92,7 @@ pub struct Watcher {
     gate_closed: Option<Instant>,
     /// What stands in the way of another minor, by the name of the webhook configuration, and since when.
     webhooks: BTreeMap<String, (Vec<String>, Instant)>,
+    approvals: Approvals,
     /// What a fault kept from whom.
     pub blind: Blind,
     /// Who writes what is looked at now.
@@ -135,6 +139,7 @@ impl Watcher {
             attached: BTreeMap::new(),
             gate_closed: Some(Instant::now()),
             webhooks: BTreeMap::new(),
+            approvals: Approvals::default(),
             blind: Blind::default(),
             author: String::new(),
             said: Vec::new(),
@@ -156,6 +161,7 @@ impl Watcher {
             watcher.budgets.insert(key(&budget), Budget::of(&budget, None));
         }
         for executor in kube.list(CHANGERS).await {
+            watcher.has_content(&name(&executor), Some(&executor));
             watcher.changer(&executor);
         }
         watcher.look_at_plane();
@@ -224,7 +230,11 @@ impl Watcher {
             "validatingwebhookconfigurations.admissionregistration.k8s.io" if !ours => self.webhooks(write),
             "nodeupgrades.evenkeel.dev" => self.claim(write, ours),
             "clusterupgrades.evenkeel.dev" => self.upgrade(write, ours),
-            "upgradeexecutors.evenkeel.dev" if !ours => self.changer(&write.after().unwrap_or_default()),
+            "upgradeexecutors.evenkeel.dev" if !ours => {
+                let after = write.after();
+                self.has_content(write.name(), after.as_ref());
+                self.changer(&after.unwrap_or_default());
+            }
             "jobs.batch" => {
                 self.job_ends(write);
                 if ours {
@@ -369,6 +379,9 @@ impl Watcher {
         };
         let after = Upgrade::of(&object, before.as_ref());
         self.upgrades.insert(name.clone(), after.clone());
+        if !ours {
+            self.approves(before.as_ref(), &after);
+        }
         if ours {
             let all = after.status["conditions"].as_array().into_iter().flatten();
             for reason in all.filter(|of| of["type"] == "Ready").map(|of| text(&of["reason"])) {

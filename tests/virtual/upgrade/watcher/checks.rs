@@ -164,6 +164,7 @@ impl Watcher {
         if since.is_some_and(|since| self.knows_upgrade(&claim.upgrade, since)) {
             self.fault(13, format!("{does} {} although the plan as it is is not approved", claim.node));
         }
+        self.is_approved(claim, does);
     }
 
     /// 8: the node is still the one that was claimed.
