@@ -191,6 +191,23 @@ fn another_plan_on_the_way_needs_another_approval() {
     }
 }
 
+/// A node is out of it for a while when it is its zone's turn, and so is a zone.
+#[test]
+fn zones_go_in_order_whatever_becomes_free_later() {
+    for millis in [60_000, 100_000, 125_000] {
+        let later = millis + 45_000;
+        for (does, undoes) in [
+            ("hold main-4", "unhold main-4"),
+            ("cordon main-1", "uncordon main-1"),
+            ("zone c silent", "zone c again"),
+            ("budget cart maxUnavailable 0", "budget cart maxUnavailable 1"),
+        ] {
+            let run = ends(&format!("at 0 zones rest; at {millis} {does}; at {later} {undoes}"));
+            assert_eq!(said(&run), DONE, "{millis} {does}: {:#}", run.end["upgrades"]);
+        }
+    }
+}
+
 /// What an executor does is part of what was approved, and so is how nodes are drained and grouped.
 #[test]
 fn what_becomes_otherwise_on_the_way_waits_for_another_approval() {

@@ -22,6 +22,7 @@ mod taints;
 mod turns;
 mod waits;
 mod work;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -93,6 +94,8 @@ pub struct Watcher {
     /// What stands in the way of another minor, by the name of the webhook configuration, and since when.
     webhooks: BTreeMap<String, (Vec<String>, Instant)>,
     approvals: Approvals,
+    /// The zone of each group of an upgrade that is under way to a version, and the UIDs of nodes that were left behind in others.
+    zones: BTreeMap<(String, String, String), (String, BTreeSet<String>)>,
     /// What a fault kept from whom.
     pub blind: Blind,
     /// Who writes what is looked at now.
@@ -140,6 +143,7 @@ impl Watcher {
             gate_closed: Some(Instant::now()),
             webhooks: BTreeMap::new(),
             approvals: Approvals::default(),
+            zones: BTreeMap::new(),
             blind: Blind::default(),
             author: String::new(),
             said: Vec::new(),

@@ -114,3 +114,33 @@ fn invariant_5_percentages_are_rounded_down() {
     names(13, "2 nodes are Failed", &fails(&["main-1", "main-3"]));
     assert!(!has("nodes are Failed", &fails(&["main-1"])));
 }
+
+/// main-1 and main-4 are of zone a, main-2 is of zone b.
+#[test]
+fn invariant_5_a_zone_is_taken_up_again() {
+    let back = |late: &'static str| {
+        said_of("at 0 zones rest", async |stage| {
+            stage.plane_is_there().await;
+            let path = "/api/v1/nodes/main-4";
+            let cordon = |is: serde_json::Value| serde_json::json!({"spec": {"unschedulable": is}});
+            if late == "later" {
+                stage.person.merge(path, &cordon(true.into())).await.unwrap();
+            }
+            for node in ["main-1", "main-2", "main-4"] {
+                if node == "main-4" && late == "later" {
+                    stage.person.merge(path, &cordon(serde_json::Value::Null)).await.unwrap();
+                }
+                sleep(Duration::from_secs(10)).await;
+                let uid = stage.uid_of(node).await;
+                stage.claim("kubelet", node, &uid).await;
+                sleep(Duration::from_secs(10)).await;
+                stage.cluster.restart_kubelet(node, TO);
+                sleep(Duration::from_secs(20)).await;
+                stage.state("kubelet", node, "Upgraded", "").await;
+            }
+        })
+    };
+    names(5, "claims main-4 of zone a although zone a was left", &back("at once"));
+    let later = back("later");
+    assert!(!later.iter().any(|line| line.contains("was left")), "{later:#?}");
+}

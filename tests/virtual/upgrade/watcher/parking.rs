@@ -56,11 +56,12 @@ impl Watcher {
         lately || !budget.known || budget.needs >= pods.count() as i64
     }
 
-    /// Whether the pod `key` on the node of `claim` stays until a person changes something, or until its kubelet is back.
-    fn never_leaves(&self, key: &str, pod: &Pod, claim: &Claim, upgrade: &Upgrade) -> bool {
-        let node = self.nodes.get(&claim.node);
+    /// Whether the pod `key` on its node stays until a person changes something, or until its kubelet is back.
+    pub(super) fn never_leaves(&self, key: &str, pod: &Pod, upgrade: &Upgrade) -> bool {
+        let node = self.nodes.get(&pod.node);
         // It was evicted, and came back.
-        let returned = node.is_some_and(|node| pod.made.is_some_and(|made| made >= node.cordoned_since));
+        let returned = node
+            .is_some_and(|node| node.cordoned && pod.made.is_some_and(|made| made >= node.cordoned_since));
         let guards: Vec<_> = self.guards(key, pod).collect();
         let unconfirmed =
             pod.leaving && node.is_some_and(|node| !node.ready || !self.is_old(node.ready_since));
@@ -95,7 +96,7 @@ impl Watcher {
             return;
         }
         let stays = self.pods.iter().find(|(key, pod)| {
-            pod.node == after.node && !pod.of_daemon_set && self.never_leaves(key, pod, after, &upgrade)
+            pod.node == after.node && !pod.of_daemon_set && self.never_leaves(key, pod, &upgrade)
         });
         let took = since.elapsed();
         if stays.is_none() {

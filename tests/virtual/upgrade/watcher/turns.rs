@@ -8,7 +8,7 @@ use super::{Claim, Labels, Node, Watcher, version};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-fn zone(labels: &Labels) -> &str {
+pub(super) fn zone(labels: &Labels) -> &str {
     labels.get(ZONE).map_or("", String::as_str)
 }
 
@@ -44,7 +44,9 @@ impl Watcher {
         let early = self
             .goes_before_canaries(&upgrade, &group, &members, claim)
             .or_else(|| self.goes_before_groups(&upgrade, &group, claim));
-        if let Some(other) = other {
+        let here = here.to_owned();
+        let back = if group.one_zone { self.comes_back(&upgrade, &group, claim, &here) } else { None };
+        if let Some(other) = other.or(back) {
             self.fault(5, format!("{does} {} of zone {here} {other}", claim.node));
         }
         if let Some(early) = early {
