@@ -11,6 +11,7 @@ mod branch;
 mod branch_alike;
 mod campaigns;
 mod controllers;
+mod daemons;
 mod deletions;
 mod drains;
 mod ends;

@@ -2,6 +2,7 @@
 
 mod approval;
 mod blind;
+mod daemons;
 mod delayed;
 mod executors;
 mod parking;

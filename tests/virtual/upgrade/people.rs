@@ -135,6 +135,7 @@ async fn asked(cluster: &Cluster, kube: &Kube, setting: &Setting, words: &[&str]
         ["leases-given-up"] => cluster.control_plane().set_gives_up(),
         ["bare", node] => bare(kube, node).await,
         ["cache", node] => cache(kube, node).await,
+        ["agent", what @ ..] => agent(cluster, kube, what).await,
         ["webhook"] => webhook(kube).await,
         ["webhook", "gone"] => _ = kube.delete(&format!("{WEBHOOKS}/guard")).await,
         _ => deeds::happens(cluster, kube, &words.join(" ")).await,
@@ -272,6 +273,36 @@ pub async fn cache(kube: &Kube, node: &str) {
     let name = format!("cache-{node}");
     kube.workload("deployments", &name, 1, &json!({"spec": {"template": {"spec": spec}}})).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+/// A `DaemonSet` with an image of its own comes, or its pod of a node is made anew and cannot begin, or all can again.
+pub async fn agent(cluster: &Cluster, kube: &Kube, what: &[&str]) {
+    // A node keeps the images that it has.
+    const NEXT: &str = "registry.example/agent:2";
+    let containers = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
+    let pods = "/api/v1/namespaces/shop/pods";
+    match what {
+        ["ill", node] => {
+            cluster.kubelets().set_missing(NEXT, true);
+            let path = "/apis/apps/v1/namespaces/shop/daemonsets/agent";
+            let next = json!({"spec": {"template": {"spec": containers(NEXT)}}});
+            kube.merge(path, &next).await.unwrap();
+            let all = kube.list(pods).await;
+            let is = |pod: &&Value| {
+                pod["metadata"]["labels"]["app"] == "agent" && pod["spec"]["nodeName"] == *node
+            };
+            let name = all.iter().find(is).and_then(|pod| pod["metadata"]["name"].as_str()).unwrap();
+            kube.delete(&format!("{pods}/{name}")).await.unwrap();
+        }
+        ["well"] => cluster.kubelets().set_missing(NEXT, false),
+        _ => {
+            let spec = containers("registry.example/agent:1");
+            let more = json!({"spec": {"replicas": null, "updateStrategy": {"type": "OnDelete"},
+                "template": {"spec": spec}}});
+            kube.workload("daemonsets", "agent", 0, &more).await;
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+    }
 }
 
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
