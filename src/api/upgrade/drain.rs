@@ -119,6 +119,7 @@ pub struct PodRule {
     /// `Drain`: the pods leave, as if no rule selected them; so a rule can take pods out of a wider rule after it.
     /// `Skip`: the pods stay on the node, and run on while its kubelet is upgraded. `WaitCompleted`: the pods are not
     /// evicted, and the node is drained when they have finished; new ones do not come, because the node is cordoned.
+    /// `onTimeout` holds for them too: with `Force` they are deleted when the time of the drain is over.
     pub behavior: PodBehavior,
 }
 
