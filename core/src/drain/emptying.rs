@@ -248,10 +248,27 @@ fn remembered(pod: &Pod, memory: &Memory, now: Timestamp, emptying: &mut Emptyin
     })
 }
 
+/// Those of `left` that are held back, with what holds them. What a person can end comes first: what lasts, then pods that
+/// are not ready and whose budgets keep them. What passes when other pods are ready comes last.
+pub fn pods_held<'c>(left: &[PodLeft<'c>]) -> Vec<(&'c Pod, PodHeld)> {
+    let rank = |wait: &PodWait, held: &PodHeld| match wait {
+        _ if held.lasting => 0,
+        PodWait::Budget(Refusal::Exhausted { unready: Some(_), .. }) => 1,
+        _ => 2,
+    };
+    let held = |left: &PodLeft<'c>| {
+        let held = left.wait.held()?;
+        Some((rank(&left.wait, &held), left.pod, held))
+    };
+    let mut all: Vec<_> = left.iter().filter_map(held).collect();
+    all.sort_by_key(|(rank, ..)| *rank);
+    all.into_iter().map(|(_, pod, held)| (pod, held)).collect()
+}
+
 /// What the first pod that is held waits for, in one line.
 pub fn first_wait(left: &[PodLeft<'_>]) -> String {
     let held: Vec<_> =
-        left.iter().filter_map(|left| Some((left.pod.full_name(), left.wait.held()?.reason))).collect();
+        pods_held(left).into_iter().map(|(pod, held)| (pod.full_name(), held.reason)).collect();
     let finishing: Vec<_> = left.iter().filter(|left| left.wait == PodWait::Finishing).collect();
     match held.split_first() {
         None if let Some((first, more)) = finishing.split_first() => {
@@ -348,6 +365,35 @@ mod tests {
         let (_, stuck) = waits(&of(-30), &Rules::default(), &Memory::default());
         assert_eq!(stuck, [PodWait::Stuck(at(-30))]);
         assert!(stuck[0].held().is_some());
+    }
+
+    #[test]
+    fn what_a_person_can_end_is_told_first() {
+        let short = |name: &str, healthy, unready: Option<&str>, desired| Refusal::Exhausted {
+            budget: ("shop".into(), name.into()),
+            healthy,
+            desired,
+            expected: 3,
+            coming: 0,
+            lost: None,
+            unready: unready.map(Arc::from),
+        };
+        let pods = ["a", "b", "c", "d"].map(|app| pod(app, 1, "n-1"));
+        let waits = [
+            PodWait::Leaving,
+            PodWait::Budget(short("b", 2, None, 2)),
+            PodWait::Budget(short("c", 0, Some(""), 2)),
+            PodWait::Budget(short("d", 3, None, 3)),
+        ];
+        let left: Vec<PodLeft<'_>> =
+            (pods.iter().zip(waits)).map(|(pod, wait)| PodLeft { pod, class: Class::Move, wait }).collect();
+        let names = |left| pods_held(left).iter().map(|(pod, _)| &*pod.name).collect::<Vec<_>>().join(" ");
+        assert_eq!(names(&left), "d-1 c-1 b-1");
+        let line = first_wait(&left);
+        assert!(
+            line.starts_with("pod shop/d-1: PDB shop/d can never") && line.ends_with("(and 2 more)"),
+            "{line}"
+        );
     }
 
     #[test]

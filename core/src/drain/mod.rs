@@ -16,7 +16,7 @@ mod request;
 mod volumes;
 
 pub use batch::{Batch, NotAdmitted};
-pub use emptying::{Emptying, PodHeld, PodLeft, PodWait, ask_pods, first_wait, pods_left};
+pub use emptying::{Emptying, PodHeld, PodLeft, PodWait, ask_pods, first_wait, pods_held, pods_left};
 pub use in_line::InLine;
 pub use node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain, yields};
 pub use policy::{DrainMode, DrainOptions, DrainPolicy, OnTimeout, SETTLE, STALLED};

@@ -8,8 +8,8 @@ use jiff::SignedDuration;
 use super::action::Action;
 use super::claim::{Blocker, Claim, ClaimState};
 use super::round::{Round, after};
-use crate::cluster::Node;
-use crate::drain::{NodeDrain, OnTimeout, PodHeld, PodLeft, pods_left, yields};
+use crate::cluster::{Node, Pod};
+use crate::drain::{NodeDrain, OnTimeout, PodHeld, PodLeft, pods_held, pods_left, yields};
 
 /// What holds a drain back is written to its claim only when it lasts; numbers of a busy budget change all the time.
 const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
@@ -44,13 +44,13 @@ pub(super) fn what_blocks(round: &Round<'_>, node: &Node) -> Vec<Blocker> {
     blockers(&left)
 }
 
-/// What holds `left` back, for a person.
+/// What holds `left` back, for a person, and what a person can end first.
 pub(super) fn blockers(left: &[PodLeft<'_>]) -> Vec<Blocker> {
-    let blocker = |left: &PodLeft<'_>| {
-        let PodHeld { budget, reason, lasting } = left.wait.held()?;
-        Some(Blocker { pod: left.pod.full_name(), budget, reason, lasting })
+    let blocker = |(pod, held): (&Pod, PodHeld)| {
+        let PodHeld { budget, reason, lasting } = held;
+        Blocker { pod: pod.full_name(), budget, reason, lasting }
     };
-    left.iter().filter_map(blocker).collect()
+    pods_held(left).into_iter().map(blocker).collect()
 }
 
 /// Writes to the claim what holds its drain back when it lasts, and since when nothing moves without a person.
