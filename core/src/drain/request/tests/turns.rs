@@ -31,6 +31,28 @@ fn a_drain_that_forces_uses_the_deadline_of_pods_that_its_budgets_keep_on_their_
     .assert_eq(&run(2, vec![guard("etcd", "n-1"), guard("etcd", "n-2")]));
 }
 
+/// Of the first budget by its name nothing may ever go, and of the other one pod at a time.
+#[test]
+fn a_drain_that_forces_does_not_open_two_nodes_whose_second_budget_lets_one_go_after_the_other() {
+    let guards = ["n-1", "n-2"].into_iter().flat_map(|node| [guard("api", node), guard("etcd", node)]);
+    let mut toy = Toy::new(2, guards.collect(), vec![budget("api", 0, 2, 2), budget("etcd", 1, 2, 1)]);
+    toy.request.concurrency = 2;
+    (toy.request.policy.timeout, toy.request.policy.on_timeout) =
+        (Some(SignedDuration::from_secs(20)), OnTimeout::Force);
+    expect_test::expect![[r#"
+        1 cordon n-1
+        1 cordon n-2
+        2 evict etcd-n-1
+        22 delete api-n-1
+        25 confirm n-1
+        46 delete api-n-2
+        46 delete etcd-n-2
+        49 confirm n-2
+        n-1: drained
+        n-2: drained"#]]
+    .assert_eq(&toy.run());
+}
+
 #[test]
 fn only_nodes_that_this_drain_or_its_person_cordoned_are_given_back() {
     let given_back = |mark: &str, cordoned_by: &str| {
