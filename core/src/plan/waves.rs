@@ -111,8 +111,9 @@ fn by_dependency(groups: &[NodeGroup]) -> Vec<usize> {
 /// the order of their names (`minFeasibleNodesToFind` in `pkg/scheduler/schedule_one.go`).
 const LOOKED_AT: usize = 100;
 
-/// The rank of the node that is the `at`th of its group by name, from 0, among those that are alike: the least goes first. By name in a cluster in which the scheduler looks at every node. In a larger one those that are upgraded lie
-/// spread over all names at any time, halfway between those before them, so that some are among the nodes that the
+/// The rank of the node that is the `at`th of its group by name, from 0, among those that are alike: the least goes first.
+/// It is by name in a cluster in which the scheduler looks at every node. In a larger one those that are upgraded lie spread
+/// over all names at any time, halfway between those before them, so that some are among the nodes that the
 /// scheduler looks at; else it would place a pod on a node that is to be upgraded yet, and the pod would move again.
 pub fn rank(cluster: &Cluster, at: usize) -> usize {
     if cluster.nodes().len() <= LOOKED_AT { at } else { at.reverse_bits() }

@@ -4,16 +4,13 @@
 //! looks may be lost; started again, the command goes on from the Nodes' cordons. It waits on watches: of each node, of
 //! the node's pods, of the budgets and, where it waits for volumes, of their attachments.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::{Cluster, Parts, Surroundings, Traits};
 use evenkeel_core::disruption::answer::Answer;
-use evenkeel_core::disruption::{Charge, Sent};
-use evenkeel_core::drain::{
-    DrainAction, DrainDecision, DrainRequest, DrainWorld, NodeState, RefusedPatches, decide,
-};
+use evenkeel_core::drain::{DrainAction, DrainDecision, DrainRequest, DrainWorld, decide};
 use jiff::Timestamp;
 use kube::{Api, Client};
 use tokio::task::{JoinError, JoinSet};
@@ -24,9 +21,10 @@ use super::super::exit::EXIT_INTERRUPTED;
 use super::confirm::left_on;
 use super::display::{Event, Teller};
 use super::interrupt::interrupts;
-use super::waited::{Trouble, Troubles, Waited};
+use super::kept::{DrainKept, NodeChange, Reply};
+use super::waited::Trouble;
 use crate::act::evict::{self, Manner, UNANSWERED};
-use crate::act::{Authority, Effects, NotDone, node, refusal};
+use crate::act::{Authority, Effects, node, refusal};
 use crate::clock::Clock;
 use crate::drive::{Conclusion, Driven, Interrupt, NextLook, drive};
 use crate::observe::cache::{Cache, Changes, RetryPace, Select, Shared};
@@ -44,39 +42,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ONE_PRESS: Duration = Duration::from_millis(500);
 /// How long a node gets no new request after one that failed for another reason than a lost race.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
-
-/// What a request does to a node.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum NodeChange {
-    Cordoned,
-    Uncordoned,
-}
-
-impl NodeChange {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Cordoned => "cordoned",
-            Self::Uncordoned => "uncordoned",
-        }
-    }
-}
-
-/// What became of a request.
-pub(super) enum Reply {
-    Node(Arc<str>, NodeChange, Result<Box<lean::Node>, NotDone>),
-    Conditions(Arc<str>, Result<(), NotDone>),
-    Pod {
-        node: Arc<str>,
-        pod: String,
-        uid: Arc<str>,
-        charge: Option<Charge>,
-        /// It was deleted past its budgets.
-        forced: bool,
-        answer: Answer,
-    },
-    /// The first pod that still has to leave the node, if there is one, or why that is not known.
-    Confirmed(Arc<str>, Result<Option<String>, String>),
-}
 
 /// One drain of the nodes in `request`, with its watches and what it remembers.
 pub(super) struct Draining {
@@ -98,29 +63,6 @@ pub(super) struct Draining {
     pub(super) surroundings: Surroundings,
     pub(super) kept: DrainKept,
     _stop: tokio_util::sync::DropGuard,
-}
-
-#[derive(Default)]
-pub(super) struct DrainKept {
-    sent: Sent,
-    pub(super) states: BTreeMap<Arc<str>, NodeState>,
-    uids: BTreeMap<Arc<str>, Arc<str>>,
-    confirmed: Vec<Arc<str>>,
-    running: JoinSet<Reply>,
-    /// Nodes that get no new request yet: `None` while one is under way, or the time until which a failed one holds it.
-    busy: BTreeMap<Arc<str>, Option<Instant>>,
-    /// Pods whose eviction the server accepted and that are not gone yet: node and name, by UID.
-    pub(super) asked: BTreeMap<Arc<str>, (Arc<str>, String)>,
-    /// What the drain waits for, by node and by the budget or pod that holds it up.
-    pub(super) waits: BTreeMap<(Arc<str>, String), Waited>,
-    pub(super) troubles: Troubles,
-    pub(super) evictions: usize,
-    pub(super) refused: usize,
-    /// Patches of Nodes that the server refuses.
-    refused_patches: RefusedPatches,
-    pub(super) warned: BTreeSet<Arc<str>>,
-    /// When somebody wanted it to end.
-    pub(super) interrupted: Option<Instant>,
 }
 
 impl Driven for Draining {

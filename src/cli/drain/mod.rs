@@ -9,6 +9,7 @@ mod confirm;
 mod display;
 mod draining;
 mod interrupt;
+mod kept;
 mod narrate;
 mod rehearse;
 mod waited;
