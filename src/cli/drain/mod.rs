@@ -99,9 +99,9 @@ pub(super) struct DrainArgs {
     /// The grace period of every pod, in seconds; -1 keeps each pod's own, and 0 counts as 1.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(-1..=86400), allow_negative_numbers = true, default_value_t = -1)]
     grace_period: i64,
-    /// How long each node may take; 0 sets no limit. A node from which no pod can leave without a person's help is
-    /// given up after 30 seconds, unless its pods are deleted at the end of its time (--on-timeout=force); so is one that the
-    /// API server does not let you cordon.
+    /// How long each node may take; 0 sets no limit. After 30 seconds a node is given up that the API server does not let
+    /// you cordon, and one that no pod can leave without a person's help; but the latter has all of its time where its
+    /// pods are deleted at the end of it (--on-timeout=force).
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = time)]
     timeout: SignedDuration,
     /// What to do with a node that is not drained in time.
