@@ -362,6 +362,9 @@ pub enum Soaked {
     Group(Arc<str>),
     /// The canaries of a group, for which its other nodes wait.
     Canaries(Arc<str>),
+    /// The controllers of a hop, of which no claim says since when each runs: another program moved one, or its claim was
+    /// deleted. Kubelets wait until they have taken up their work.
+    Controllers,
 }
 
 /// Since when something is done that others wait for.

@@ -10,6 +10,7 @@ use super::claim::{Claim, ClaimState};
 use super::control_plane_whole::settles;
 use super::round::{Round, after};
 use crate::cluster::{Cluster, Component, Leader};
+use crate::upgrade::Soaked;
 
 /// Without these, pods that leave are not replaced, and budgets are not counted.
 const NEEDED: [Component; 2] = [Component::KubeControllerManager, Component::KubeScheduler];
@@ -38,7 +39,8 @@ fn last_step(round: &Round<'_>) -> Option<Timestamp> {
         _ => settles(claim),
     };
     // A time that lies ahead was written before somebody set a clock back, and says nothing.
-    round.mine.iter().filter_map(ended).filter(|at| *at <= now).max()
+    let unclaimed = round.soaks.iter().filter(|soak| soak.what == Soaked::Controllers).map(|soak| soak.done);
+    round.mine.iter().filter_map(ended).chain(unclaimed).filter(|at| *at <= now).max()
 }
 
 /// When the upgrade began. The claims of an earlier hop are gone.

@@ -14,7 +14,7 @@ use super::hold_reason::OutOf;
 use super::jobs::Tried;
 use super::not_opened::{EVERY, NotOpened};
 use super::round::{Round, after, release};
-use super::soak::soaks;
+use super::soak::{CONTROLLERS_SETTLE, soaks};
 use super::{avoid, replaced, zones};
 use crate::cluster::{Component, Node};
 use crate::plan::Durations;
@@ -86,6 +86,7 @@ fn in_time(round: &Round<'_>, moves: &[Component]) -> Result<SignedDuration, Not
 
 /// Whether a node of `group` may be opened as far as others soak and its zone goes.
 fn of_node(round: &Round<'_>, node: &Node, group: &NodeGroup) -> Result<(), NotOpened> {
+    soaks(round, &Soaked::Controllers, CONTROLLERS_SETTLE)?;
     soaks(round, &Soaked::ControlPlane, round.upgrade.control_plane.soak)?;
     let earlier = |other: &&NodeGroup| group.depends_on.contains(&other.name);
     for other in round.upgrade.groups.iter().filter(earlier) {

@@ -19,6 +19,7 @@ use super::leftovers::is_cordoned_by_others;
 use super::nodes::PARKED_AT_LEAST;
 use super::not_opened::NotOpened;
 use super::round::{Round, Selected, after, gone_at, record};
+use super::soak::CONTROLLERS_SETTLE;
 use super::waiting::{EndedBy, WaitReason, Waiting};
 use super::whose_turn::{InTurn, in_turn, waits_for};
 use super::zones::place;
@@ -35,10 +36,6 @@ const HOPE_FOR: SignedDuration = SignedDuration::from_hours(1);
 const LIFTED_ATTEMPTS: u32 = 3;
 /// So many nodes of a group at most are looked at in one decision of which each waits for something of its own.
 const WAITING_AT_MOST: usize = 50;
-/// How long a replaced controller may take to win its lease and fill its caches. An eviction that the disruption
-/// controller does not see leaves the budget of a pod that returns under its old name short for two minutes
-/// (`disruptedPods`, `pkg/controller/disruption`).
-const CONTROLLERS_SETTLE: SignedDuration = SignedDuration::from_secs(15);
 
 /// Takes up as many further nodes as the groups' limits allow.
 pub(super) fn open(round: &mut Round<'_>) {

@@ -164,6 +164,9 @@ impl fmt::Display for NotOpened {
             Self::Shut { shut, what, needs, opens } => closed(f, shut, what, *needs, opens.as_ref()),
             Self::Soak { what, until } => {
                 match what {
+                    Soaked::Controllers => {
+                        f.write_str("kubelets wait until the controllers have taken up their work")?;
+                    }
                     Soaked::ControlPlane => write!(f, "kubelets wait while the control plane soaks")?,
                     Soaked::Group(name) => write!(f, "the groups after {name} wait while it soaks")?,
                     Soaked::Canaries(name) => {

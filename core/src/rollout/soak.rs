@@ -2,15 +2,24 @@
 //!
 //! Here belongs since when something is done; that is stored in the upgrade's status, because claims are deleted. The
 //! invariants: a soak counts from when it was first seen that everything of it is done; one that is under way begins
-//! anew when something of it is not done any more; and one that is over stays over.
+//! anew when something of it is not done any more; one that is over stays over; and kubelets wait for controllers of
+//! which no claim says since when they run, counted from when all were seen at the version of the hop.
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::claim::ClaimState;
 use super::group::{Members, members};
 use super::not_opened::NotOpened;
+use super::presence::name_of;
 use super::round::{Round, after};
 use super::whose_turn::{given_back, nodes_behind};
+use crate::cluster::{Component, Instance};
 use crate::upgrade::{Soak, Soaked};
+
+/// How long a replaced controller may take to win its lease and fill its caches. An eviction that the disruption
+/// controller does not see leaves the budget of a pod that returns under its old name short for two minutes
+/// (`disruptedPods`, `pkg/controller/disruption`).
+pub(super) const CONTROLLERS_SETTLE: SignedDuration = SignedDuration::from_secs(15);
 
 /// What soaks or has soaked, as of now.
 pub(super) fn follow(round: &Round<'_>) -> Vec<Soak> {
@@ -19,6 +28,9 @@ pub(super) fn follow(round: &Round<'_>) -> Vec<Soak> {
     if !plane.is_zero() {
         let done = round.control_plane_is_done() && !round.went_back;
         soaks.extend(one(round, Soaked::ControlPlane, plane, done));
+    }
+    if round.control_plane_is_done() && one_is_unclaimed(round) {
+        soaks.extend(one(round, Soaked::Controllers, SignedDuration::MAX, true));
     }
     if round.upgrade.groups.iter().all(|group| group.soak.is_zero()) {
         return soaks;
@@ -32,6 +44,19 @@ pub(super) fn follow(round: &Round<'_>) -> Vec<Soak> {
         }
     }
     soaks
+}
+
+/// Whether a controller is seen of which no claim says since when it runs: somebody else moved it, or deleted its claim.
+fn one_is_unclaimed(round: &Round<'_>) -> bool {
+    let is_claimed = |instance: &Instance| {
+        round.mine.iter().any(|claim| {
+            matches!(claim.state, ClaimState::Upgraded { .. })
+                && claim.subject.node == *name_of(instance)
+                && claim.subject.moves().contains(&instance.component)
+        })
+    };
+    let controllers = Component::ALL.into_iter().filter(|component| component.is_controller());
+    controllers.flat_map(|component| round.world.cluster.of(component)).any(|seen| !is_claimed(seen))
 }
 
 /// Whether nobody has to wait for a node of `members` any more. Of a group without a node at the target nothing soaks.

@@ -108,6 +108,7 @@ pub(super) fn soaks(stored: &[Soak]) -> Vec<upgrade::Soak> {
             "ControlPlane" => Soaked::ControlPlane,
             "Group" => Soaked::Group(group),
             "Canaries" => Soaked::Canaries(group),
+            "Controllers" => Soaked::Controllers,
             _ => return None,
         };
         Some(upgrade::Soak { what, version: soak.version.parse().ok()?, done: soak.done_time.0 })
@@ -121,6 +122,7 @@ pub(super) fn told(soak: &upgrade::Soak) -> Soak {
         Soaked::ControlPlane => ("ControlPlane", String::new()),
         Soaked::Group(name) => ("Group", name.to_string()),
         Soaked::Canaries(name) => ("Canaries", name.to_string()),
+        Soaked::Controllers => ("Controllers", String::new()),
     };
     Soak { kind: kind.to_owned(), group, version: soak.version.to_string(), done_time: Time(soak.done) }
 }

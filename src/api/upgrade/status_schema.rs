@@ -73,7 +73,7 @@ pub struct ClusterUpgradeStatus {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Soak {
-    /// What: `ControlPlane`, `Group`, or `Canaries` (of a group).
+    /// What: `ControlPlane`, `Controllers`, `Group`, or `Canaries` (of a group).
     pub kind: String,
     /// The name of the node group, where it is one.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -48,6 +48,20 @@ fn deletions_at_every_stage_of_whole_nodes() {
     at_every_stage("whole nodes", begins, &["Claimed", "Draining", "Upgrading", "Upgraded"], 3);
 }
 
+/// Nothing says any more since when the controller runs that was replaced last.
+#[test]
+fn deletions_of_the_last_controllers_claim() {
+    let of_last = |millis: u64, component: &str, node: &str| {
+        let is_last = (component, node) == ("kube-scheduler", "cp-3");
+        if is_last { deeds(millis, component, node) } else { Vec::new() }
+    };
+    for begins in ["", "at 0 jobs"] {
+        let scripts = Attacked::of(steps(begins)).after_turns(of_last);
+        assert!(!scripts.is_empty(), "kube-scheduler on cp-3 has no claim: {begins}");
+        campaign(&format!("upgrade: deletions at the last controller ({begins})"), scripts);
+    }
+}
+
 /// A node is parked, and the executor of another one never comes.
 #[test]
 fn deletions_of_what_is_stuck() {

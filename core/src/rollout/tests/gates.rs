@@ -9,7 +9,7 @@ use super::*;
 use crate::fixture::{at, releases};
 use crate::plan::Stage;
 use crate::upgrade::calendar::{Calendar, Freeze, Window};
-use crate::upgrade::{FailurePolicy, Gate, GateObject, NodeGroup};
+use crate::upgrade::{FailurePolicy, Gate, GateObject, NodeGroup, Soaked};
 
 /// It is 2027-01-15 08:00 UTC when a toy begins.
 const BEGINS: i64 = 8 * 60;
@@ -155,6 +155,24 @@ fn kubelets_wait_while_the_control_plane_soaks_and_anew_when_it_was_not_whole() 
     assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
+/// A claim says when its controller was replaced; without it, what counts is since when every controller is seen to be done.
+#[test]
+fn kubelets_wait_for_a_controller_whose_claim_was_deleted() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, scheduler_is_done);
+    toy.claims.retain(|claim| claim.subject.component != Component::KubeScheduler);
+    let seen = toy.seconds;
+    assert_eq!(openings(&mut toy, 14), Vec::<i64>::new());
+    let line = toy.status().message;
+    assert!(line.starts_with("kubelets wait until the controllers have taken up their work"), "{line}");
+    assert_eq!(openings(&mut toy, 3).first(), Some(&(seen + 16)));
+    // What was seen is stored, and nobody waits for it again.
+    let soaks = toy.status().soaks;
+    assert!(matches!(&soaks[..], [soak] if soak.what == Soaked::Controllers), "{soaks:?}");
+    toy.run_to_the_end(300);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
+}
+
 /// Two groups of two and four nodes, the second after the first.
 fn two_groups() -> Toy {
     let mut toy = Toy::new(6, 1);
@@ -184,7 +202,7 @@ fn groups_wait_while_the_group_before_them_soaks() {
     assert_eq!((opened, toy.phase()), (Vec::new(), UpgradePhase::Soaking));
     assert_eq!(toy.status().message.split(',').next(), Some("the groups after first wait while it soaks"));
     // What soaks is stored: the claims it was seen by may be gone.
-    toy.claims.clear();
+    toy.claims.retain(|claim| !claim.is_of_kubelet());
     assert!(openings(&mut toy, 60).first().is_some_and(|second| (done + 900..=done + 902).contains(second)));
 }
 
