@@ -38,8 +38,8 @@ fn last_step(round: &Round<'_>) -> Option<Timestamp> {
         ClaimState::Upgraded { at } if is_step(cluster, claim) => Some(at),
         _ => settles(claim),
     };
-    // A time that lies ahead was written before somebody set a clock back, and says nothing.
     let unclaimed = round.soaks.iter().filter(|soak| soak.what == Soaked::Controllers).map(|soak| soak.done);
+    // A time that lies ahead was written before somebody set a clock back, and says nothing.
     round.mine.iter().filter_map(ended).chain(unclaimed).filter(|at| *at <= now).max()
 }
 

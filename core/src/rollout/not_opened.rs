@@ -165,7 +165,7 @@ impl fmt::Display for NotOpened {
             Self::Soak { what, until } => {
                 match what {
                     Soaked::Controllers => {
-                        f.write_str("kubelets wait until the controllers have taken up their work")?;
+                        f.write_str("kubelets wait while the controllers take up their work")?;
                     }
                     Soaked::ControlPlane => write!(f, "kubelets wait while the control plane soaks")?,
                     Soaked::Group(name) => write!(f, "the groups after {name} wait while it soaks")?,

@@ -2,8 +2,8 @@
 //!
 //! Here belongs since when something is done; that is stored in the upgrade's status, because claims are deleted. The
 //! invariants: a soak counts from when it was first seen that everything of it is done; one that is under way begins
-//! anew when something of it is not done any more; one that is over stays over; and kubelets wait for controllers of
-//! which no claim says since when they run, counted from when all were seen at the version of the hop.
+//! anew when something of it is not done any more; and one that is over stays over. Where the claim of a controller is
+//! missing, since when all controllers are done is stored, too; that begins anew also after it was over.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -30,7 +30,7 @@ pub(super) fn follow(round: &Round<'_>) -> Vec<Soak> {
         soaks.extend(one(round, Soaked::ControlPlane, plane, done));
     }
     if round.control_plane_is_done() && one_is_unclaimed(round) {
-        soaks.extend(one(round, Soaked::Controllers, SignedDuration::MAX, true));
+        soaks.extend(one(round, Soaked::Controllers, CONTROLLERS_SETTLE, true));
     }
     if round.upgrade.groups.iter().all(|group| group.soak.is_zero()) {
         return soaks;

@@ -164,7 +164,7 @@ fn kubelets_wait_for_a_controller_whose_claim_was_deleted() {
     let seen = toy.seconds;
     assert_eq!(openings(&mut toy, 14), Vec::<i64>::new());
     let line = toy.status().message;
-    assert!(line.starts_with("kubelets wait until the controllers have taken up their work"), "{line}");
+    assert!(line.starts_with("kubelets wait while the controllers take up their work"), "{line}");
     assert_eq!(openings(&mut toy, 3).first(), Some(&(seen + 16)));
     // What was seen is stored, and nobody waits for it again.
     let soaks = toy.status().soaks;
