@@ -249,11 +249,20 @@ fn went_back(cluster: &Cluster, claim: &Claim) -> Option<(Component, String)> {
     claim.subject.moves().iter().find_map(went_back)
 }
 
+/// Whether a component that this upgrade moved is not at the target any more.
+pub(super) fn any_went_back(round: &Round<'_>) -> bool {
+    let is_done = |claim: &&&Claim| {
+        let upgraded = matches!(claim.state, ClaimState::Upgraded { .. }) && !claim.ending;
+        upgraded && !claim.is_of_kubelet() && claim.subject.to == round.upgrade.version
+    };
+    let mut done = round.mine.iter().filter(is_done).filter(|claim| !is_void(round, claim));
+    done.any(|claim| went_back(round.world.cluster, claim).is_some())
+}
+
 /// Looks after a claim that is done: what went back is for a person, and a component that it did not move makes room for
 /// a new claim.
 fn upgraded(round: &mut Round<'_>, claim: &Claim) {
     if let Some((component, version)) = went_back(round.world.cluster, claim) {
-        round.went_back = true;
         let node = &claim.subject.node;
         round.needs_a_person.push(format!(
             "{component} on {node} went back to {version} after it was upgraded; delete NodeUpgrade {} to have it moved \

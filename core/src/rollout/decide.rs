@@ -291,6 +291,8 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
             round.batch.open(&claim.subject.node);
         }
     }
+    round.went_back = components::any_went_back(round);
+    round.soaks = soak::follow(round);
     for claim in by_age {
         if claim.is_of_kubelet() {
             nodes::advance(round, claim);
@@ -298,7 +300,6 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
             components::advance(round, claim);
         }
     }
-    round.soaks = soak::follow(round);
     let next = components::next_subject(round);
     let tried = trial::tried(round, next.as_ref());
     round.tried = if tried.is_ok() { Tried::All } else { Tried::NotAll };

@@ -61,7 +61,10 @@ pub(super) fn may_still_begin(
     failures(round)?;
     in_time(round, claim.subject.moves())?;
     match node {
-        Some(node) => zones::allow(round, node)?,
+        Some(node) => {
+            soaks(round, &Soaked::Controllers, CONTROLLERS_SETTLE)?;
+            zones::allow(round, node)?;
+        }
         None => zones::allow_anything(round)?,
     }
     gates(round)

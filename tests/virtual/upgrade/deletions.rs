@@ -48,6 +48,12 @@ fn deletions_at_every_stage_of_whole_nodes() {
     at_every_stage("whole nodes", begins, &["Claimed", "Draining", "Upgrading", "Upgraded"], 3);
 }
 
+#[test]
+fn deletions_at_every_stage_above_hosts() {
+    let begins = "at 0 hosts; at 0 accept";
+    at_every_stage("hosts", begins, &["Claimed", "Draining", "Upgrading", "Upgraded"], 12);
+}
+
 /// Nothing says any more since when the controller runs that was replaced last.
 #[test]
 fn deletions_of_the_last_controllers_claim() {

@@ -12,7 +12,7 @@ use crate::plan::Stage;
 use crate::upgrade::Executor;
 
 /// Has kube-controller-manager of cp-2 renew its lease then, and looks at it.
-fn renews(toy: &mut Toy, at_second: i64) {
+pub(super) fn renews(toy: &mut Toy, at_second: i64) {
     holds(toy, "cp-2_a", at_second);
 }
 
@@ -53,7 +53,7 @@ fn planes_are_upgraded(toy: &Toy) -> bool {
 }
 
 /// So many looks, each of which shows a lease that was just renewed.
-fn renews_all_the_time(toy: &mut Toy, looks: usize) {
+pub(super) fn renews_all_the_time(toy: &mut Toy, looks: usize) {
     for _ in 0..looks {
         let seconds = toy.seconds;
         renews(toy, seconds);

@@ -5,6 +5,7 @@ use jiff::civil::time;
 use jiff::tz::TimeZone;
 
 use super::cluster::Toy;
+use super::controllers::{renews, renews_all_the_time};
 use super::*;
 use crate::fixture::{at, releases};
 use crate::plan::Stage;
@@ -171,6 +172,37 @@ fn kubelets_wait_for_a_controller_whose_claim_was_deleted() {
     assert!(matches!(&soaks[..], [soak] if soak.what == Soaked::Controllers), "{soaks:?}");
     toy.run_to_the_end(300);
     assert_eq!(toy.phase(), UpgradePhase::Completed);
+}
+
+/// A node was claimed just before that.
+#[test]
+fn a_claimed_node_waits_for_a_controller_whose_claim_was_deleted() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| toy.kubelets("Claimed") == 1);
+    toy.claims.retain(|claim| claim.subject.component != Component::KubeScheduler);
+    let seen = toy.seconds;
+    toy.run_until(600, |toy| toy.kubelets("Draining") == 1);
+    assert!(toy.seconds > seen + 15, "cordoned after {} s: {:?}", toy.seconds - seen, toy.log);
+}
+
+/// Nothing says any more when the controllers were replaced, so that what they renewed before says nothing.
+#[test]
+fn no_pod_leaves_before_a_controller_whose_claim_was_deleted_renews_its_lease() {
+    let mut toy = Toy::new(2, 1);
+    toy.deploy("web", 6, 2);
+    let evictions = |toy: &Toy| toy.log.iter().filter(|line| line.starts_with("Evict ")).count();
+    while evictions(&toy) == 0 {
+        renews_all_the_time(&mut toy, 1);
+    }
+    toy.claims.retain(|claim| claim.subject.component != Component::KubeControllerManager);
+    let (before, last) = (evictions(&toy), toy.seconds);
+    for _ in 0..60 {
+        renews(&mut toy, last);
+        toy.tick();
+    }
+    assert_eq!(evictions(&toy), before, "{:?}", toy.log);
+    renews_all_the_time(&mut toy, 60);
+    assert!(evictions(&toy) > before, "{:?}", toy.log);
 }
 
 /// Two groups of two and four nodes, the second after the first.

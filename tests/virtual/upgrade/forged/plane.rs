@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::super::base::FIRST;
 use super::{CLAIMS, FROM, Stage, TO, UP, Wrong, also, names, only, said, said_of};
 
 const PLANE: &str = "control-plane";
@@ -12,10 +13,15 @@ const ALL: [&str; 3] = evenkeel_sim::COMPONENTS;
 
 /// Records a claim of these components of `node`, which is given to its executor at once.
 async fn upgrades(stage: &Stage, node: &str, components: &[&str]) {
+    upgrades_by("machines", stage, node, components).await;
+}
+
+/// The same by this executor.
+async fn upgrades_by(executor: &str, stage: &Stage, node: &str, components: &[&str]) {
     let claim = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade",
         "metadata": {"name": format!("{UP}.{PLANE}.{node}")}, "spec": {"upgradeName": UP, "component": components[0],
         "components": components, "nodeName": node, "nodeUID": stage.uid_of(node).await, "fromVersion": FROM,
-        "toVersion": TO, "executor": "machines"}});
+        "toVersion": TO, "executor": executor}});
     stage.forger.create(CLAIMS, &claim).await;
     stage.state(PLANE, node, "Upgrading", "").await;
 }
@@ -36,6 +42,25 @@ fn invariant_2_a_kubelet_while_the_control_plane_of_a_node_is_upgraded() {
         stage.take("main-1").await;
     });
     names(2, "claim up.control-plane.cp-3 is Upgrading", &wrong);
+}
+
+#[test]
+fn invariant_13_the_executor_of_the_first_node_is_asked_again() {
+    let second = |executor: &'static str| {
+        said_of("at 0 whole; at 0 first", async |stage| {
+            upgrades_by(FIRST, stage, "cp-1", &ALL).await;
+            for component in ALL {
+                stage.cluster.replace_component("cp-1", component, TO);
+            }
+            sleep(Duration::from_secs(50)).await;
+            stage.state(PLANE, "cp-1", "Upgraded", "").await;
+            sleep(Duration::from_secs(10)).await;
+            upgrades_by(executor, stage, "cp-2", &ALL).await;
+        })
+    };
+    let words = "up.control-plane.cp-2 is for executor first, although up.control-plane.cp-1 is Upgraded";
+    names(13, words, &second(FIRST));
+    assert_eq!(second("machines"), Wrong::new(), "the others follow");
 }
 
 #[test]

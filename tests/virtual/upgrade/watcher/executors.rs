@@ -36,6 +36,24 @@ impl Watcher {
         if claim.executor.is_empty() || !wanted.contains(&claim.executor) {
             self.fault(13, format!("{name} is for executor {}, and not for {wanted:?}", claim.executor));
         }
+        self.is_first(name, claim);
+    }
+
+    /// The executor of the first node, which kubeadm needs once in each hop, is not asked again when a node is done.
+    fn is_first(&mut self, name: &str, claim: &Claim) {
+        let Some(upgrade) = self.upgrades.get(&claim.upgrade) else { return };
+        let plane = &upgrade.spec["controlPlane"];
+        let first = text(&plane["firstExecutor"]);
+        if !claim.of_plane || claim.executor != first || plane["executor"] == plane["firstExecutor"] {
+            return;
+        }
+        let done = self.claims.iter().find(|(other_name, other)| {
+            let same = other.of_plane && other.upgrade == claim.upgrade && other.to == claim.to;
+            same && other.state == "Upgraded" && self.knows_claim(other_name, other.state_since)
+        });
+        if let Some((done, _)) = done {
+            self.fault(13, format!("{name} is for executor {first}, although {done} is Upgraded"));
+        }
     }
 
     /// The Job of a claim does what its executor says.

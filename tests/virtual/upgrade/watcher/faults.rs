@@ -208,6 +208,11 @@ impl Watcher {
         self.is_old(since) && !self.is_blind("pods", name, since)
     }
 
+    /// The same of a claim.
+    pub(super) fn knows_claim(&self, name: &str, since: Instant) -> bool {
+        self.is_old(since) && !self.is_blind("nodeupgrades.evenkeel.dev", name, since)
+    }
+
     /// The same of what a person wants of an upgrade.
     pub(super) fn knows_upgrade(&self, name: &str, since: Instant) -> bool {
         self.is_old(since) && !self.is_blind(UPGRADES, name, since)
