@@ -362,8 +362,8 @@ pub enum Soaked {
     Group(Arc<str>),
     /// The canaries of a group, for which its other nodes wait.
     Canaries(Arc<str>),
-    /// The controllers of a hop, of which no claim says since when each runs: another program moved one, or its claim was
-    /// deleted. Kubelets wait until they have taken up their work.
+    /// The controllers, where a claim is missing that says since when one of them runs: another program moved it, or somebody
+    /// deleted the claim. Kubelets wait until the controllers have taken up their work.
     Controllers,
 }
 

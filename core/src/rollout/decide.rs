@@ -291,6 +291,7 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
             round.batch.open(&claim.subject.node);
         }
     }
+    // Before the claims go on: a node that drains has to know in this very decision that its controllers take up their work.
     round.went_back = components::any_went_back(round);
     round.soaks = soak::follow(round);
     for claim in by_age {

@@ -48,9 +48,9 @@ pub enum NotOpened {
     },
     /// What was done last is watched.
     Soak {
-        /// What was done last: the control plane, a group or its canaries.
+        /// What was done last.
         what: Soaked,
-        /// The end of the time that a person set for it.
+        /// The end of the time that a person set for it; of controllers, of the time that they take.
         until: Timestamp,
     },
     /// The server is asked first whether it would take the Jobs of executors.

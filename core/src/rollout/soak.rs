@@ -2,8 +2,8 @@
 //!
 //! Here belongs since when something is done; that is stored in the upgrade's status, because claims are deleted. The
 //! invariants: a soak counts from when it was first seen that everything of it is done; one that is under way begins
-//! anew when something of it is not done any more; and one that is over stays over. Where the claim of a controller is
-//! missing, since when all controllers are done is stored, too; that begins anew also after it was over.
+//! anew when something of it is not done any more; and one that is over stays over, except that of the controllers, which
+//! is stored while the claim of one is missing, and begins anew whenever the control plane was not done in between.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -35,7 +35,7 @@ pub struct ClusterUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub control_plane: Vec<SeenComponent>,
-    /// Since when something is done that others wait for (`soakSeconds`).
+    /// Since when something is done that others wait for: for `soakSeconds`, and for 15 s for `Controllers`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 160), extend("x-kubernetes-list-type" = "atomic"))]
     pub soaks: Vec<Soak>,

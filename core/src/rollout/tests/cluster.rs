@@ -1,6 +1,8 @@
 //! An upgrade of a toy cluster, a second a tick: it carries out the machine's writes, moves pods, computes budgets and upgrades what
 //! the machine gives to an executor. After every write it checks the invariants of docs/architecture.md.
 
+mod checks;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -483,44 +485,5 @@ impl Toy {
         self.memory
             .pods
             .retain(|uid, of| live.contains(uid) && (refuses || !matches!(of, PodMemory::NotDeleted(_))));
-    }
-
-    /// Whoever looks at what an upgrade waits for sees why it stands still, and no time that is over.
-    fn check_waits(&self, status: &UpgradeStatus) {
-        let UpgradeStatus { phase, waits, .. } = status;
-        let of_person = |waiting: &Waiting| waiting.reason.ended_by() == EndedBy::Person;
-        assert!(!phase.stalled() || waits.iter().any(of_person), "{phase:?} {waits:#?}");
-        let now = at(self.seconds);
-        assert!(
-            waits.iter().all(|waiting| waiting.until.is_none_or(|until| until > now)),
-            "{now} {waits:#?}"
-        );
-    }
-
-    fn check(&mut self) {
-        self.check_plane();
-        let of_node = |c: &&Claim| c.subject.component == Component::Kubelet;
-        let in_flight = self.claims.iter().filter(of_node).filter(|c| c.state.in_flight()).count();
-        let failed = self
-            .claims
-            .iter()
-            .filter(of_node)
-            .filter(|c| matches!(c.state, ClaimState::Failed { .. }))
-            .count();
-        self.max_in_flight = self.max_in_flight.max(in_flight);
-        assert!(in_flight <= self.limit, "{in_flight} nodes in flight of {}", self.limit);
-        let ours = self
-            .cluster
-            .nodes()
-            .iter()
-            .filter(|n| n.cordoned_by.as_ref().is_some_and(|mark| mark.starts_with("up.")))
-            .count();
-        assert!(ours <= self.limit + failed, "{ours} nodes cordoned by us of {}", self.limit);
-        for budget in self.cluster.budgets() {
-            let healthy = self.pods_of(&budget.name).iter().filter(|p| p.ready).count();
-            let wanted = self.desired.get(&*budget.name).copied().unwrap_or(0);
-            let kept = i32::try_from(healthy).unwrap() >= wanted;
-            assert!(kept || self.deleted > 0, "PDB {} is violated", budget.name);
-        }
     }
 }

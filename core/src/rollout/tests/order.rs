@@ -253,6 +253,18 @@ fn a_kubelet_that_somebody_takes_back_is_not_fought() {
     assert_eq!(toy.phase(), UpgradePhase::Completed, "who deletes the claim lets it go again");
 }
 
+/// Of k3s, where a server's kubelet moves with it: the other parts are at the target still, and so is the control plane.
+#[test]
+fn a_servers_kubelet_that_somebody_takes_back_keeps_other_nodes_where_they_are() {
+    let mut toy = Toy::k3s();
+    toy.run_until(600, |toy| ["cp-1", "cp-2"].iter().all(|name| toy.state_of(name) == "Upgraded"));
+    toy.cluster.change_node("cp-1", |node| node.kubelet = Observed::from_report("v1.36.4+k3s1"));
+    toy.run_to_the_end(300);
+    let status = toy.status();
+    assert_eq!((toy.kubelets_in_flight(), toy.kubelets("Upgraded")), (0, 0), "{:?}", toy.log);
+    assert!(status.message.starts_with("kubelet on cp-1 went back to v1.36.4+k3s1"), "{status:?}");
+}
+
 #[test]
 fn an_apiserver_that_somebody_takes_back_stops_everything_and_is_named() {
     let mut toy = Toy::new(4, 1);

@@ -36,11 +36,11 @@ impl Watcher {
         if claim.executor.is_empty() || !wanted.contains(&claim.executor) {
             self.fault(13, format!("{name} is for executor {}, and not for {wanted:?}", claim.executor));
         }
-        self.is_first(name, claim);
+        self.asks_the_first_once(name, claim);
     }
 
     /// The executor of the first node, which kubeadm needs once in each hop, is not asked again when a node is done.
-    fn is_first(&mut self, name: &str, claim: &Claim) {
+    fn asks_the_first_once(&mut self, name: &str, claim: &Claim) {
         let Some(upgrade) = self.upgrades.get(&claim.upgrade) else { return };
         let plane = &upgrade.spec["controlPlane"];
         let first = text(&plane["firstExecutor"]);
