@@ -168,17 +168,20 @@ async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> R
         attend(&cluster, &watcher);
     }
     sleep_until(begun + Duration::from_secs(setting.lasts)).await;
-    let rests = come_to_rest(&kube, &watcher).await;
+    let mut wrong: Wrong = come_to_rest(&kube, &watcher).await.err().into_iter().collect();
     let took = begun.elapsed();
     settle(&kube).await;
+    // A parked node may have been taken up once more meanwhile.
+    if watcher.lock().unwrap().is_busy() {
+        wrong.extend(come_to_rest(&kube, &watcher).await.err());
+    }
     let calls = cluster.faults().record();
     let end = end(&cluster, &kube).await;
     stop.cancel();
     for replica in replicas {
         let _ = replica.await;
     }
-    let mut wrong = asked_well(&calls);
-    wrong.extend(rests.err());
+    wrong.extend(asked_well(&calls));
     let watcher = &mut watcher.lock().unwrap();
     let mut run = seen(watcher, begun);
     run.wrong.extend(wrong);

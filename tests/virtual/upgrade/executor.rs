@@ -274,7 +274,7 @@ fn follow(cluster: &Cluster, to: &str) {
     }
     for host in HOSTS {
         for component in COMPONENTS.into_iter().filter(|component| *component != "kube-apiserver") {
-            if plane.component(host, component).is_some() {
+            if plane.component(host, component).is_some_and(|(version, _)| version != to) {
                 cluster.replace_component(host, component, to);
             }
         }
