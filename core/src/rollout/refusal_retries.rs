@@ -15,6 +15,7 @@ use super::not_opened::{EVERY, NotOpened};
 use super::refused_writes::TOLD_FROM;
 use super::round::after;
 use super::world::World;
+use super::write::WriteKind;
 
 /// How long a write waits that was refused for the first time.
 const TRIED_AGAIN: SignedDuration = SignedDuration::from_secs(2);
@@ -53,7 +54,11 @@ pub(super) fn withhold(
         let due = after(refusal.at, if told { EVERY } else { TRIED_AGAIN });
         withheld.hope |= !told;
         if told {
-            let of_claim = |claim: &&&Claim| claim.state.in_flight() && action.claim() == Some(&*claim.name);
+            // A node that the server does not let us cordon is parked in a moment.
+            let of_claim = |claim: &&&Claim| {
+                let of = claim.state.in_flight() && action.claim() == Some(&*claim.name);
+                of && write.kind != WriteKind::Cordon
+            };
             withheld.stuck.extend(mine.iter().find(of_claim).map(|claim| claim.name.clone()));
             withheld.waits.push(NotOpened::Refused {
                 write,

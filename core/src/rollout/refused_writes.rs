@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::write::{Write, WriteKind};
+use crate::drain::STALLED;
 
 /// From so many refusals in a row on it is told. A kube-apiserver that starts may forbid what it allows a moment later.
 pub(super) const TOLD_FROM: u32 = 2;
@@ -20,6 +21,9 @@ const LASTS: SignedDuration = SignedDuration::from_mins(1);
 pub(super) struct RefusedWrite {
     pub(super) why: String,
     pub(super) times: u32,
+    /// When it was refused for the first time.
+    since: Timestamp,
+    /// When it was refused last.
     pub(super) at: Timestamp,
 }
 
@@ -30,8 +34,8 @@ pub struct RefusedWrites(pub(super) BTreeMap<Write, RefusedWrite>);
 impl RefusedWrites {
     /// The server refused `write` at `now` for the reason `why`, one line.
     pub fn refused(&mut self, write: Write, why: String, now: Timestamp) {
-        let times = self.0.get(&write).map_or(0, |before| before.times).saturating_add(1);
-        self.0.insert(write, RefusedWrite { why, times, at: now });
+        let (times, since) = self.0.get(&write).map_or((0, now), |before| (before.times, before.since));
+        self.0.insert(write, RefusedWrite { why, times: times.saturating_add(1), since, at: now });
     }
 
     /// Forgets what was not refused again.
@@ -39,9 +43,10 @@ impl RefusedWrites {
         self.0.retain(|_, refusal| now.duration_since(refusal.at) < LASTS);
     }
 
-    /// Why the server refuses to cordon `node`, once it did so twice.
+    /// Why the server refuses to cordon `node`, once it has done so for [`STALLED`]. What refuses it may be in the middle of a
+    /// change itself, as a webhook that is installed anew.
     pub(super) fn of_cordon(&self, node: &str) -> Option<&str> {
         let refusal = self.0.get(&Write { kind: WriteKind::Cordon, name: node.into() })?;
-        (refusal.times >= TOLD_FROM).then_some(&*refusal.why)
+        (refusal.at.duration_since(refusal.since) >= STALLED).then_some(&*refusal.why)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::cluster::Toy;
+use crate::drain::OnTimeout;
 use crate::plan::Stage;
 
 fn refusals(toy: &Toy) -> usize {
@@ -19,6 +20,28 @@ fn a_node_that_must_not_be_cordoned_is_parked_and_the_others_go_on() {
     assert_eq!(out.iter().map(|out| &*out.node).collect::<Vec<_>>(), ["n-2"], "it is named");
     toy.denied = None;
     toy.run_until(20_000, |toy| toy.phase() == UpgradePhase::Completed);
+}
+
+#[test]
+fn a_cordon_that_is_refused_for_a_moment_halts_nothing() {
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.drain.on_timeout = OnTimeout::Halt;
+    toy.denied = Some("cordon node n-1");
+    toy.run_until(60, |toy| refusals(toy) == 2);
+    let (phase, lines) = (toy.phase(), toy.status().lines());
+    assert!(!phase.stalled(), "{phase:?}");
+    assert_eq!(
+        lines.first().map(String::as_str),
+        Some("the server refuses to cordon node n-1 (asked every 15 s): no")
+    );
+    (0..10).for_each(|_| toy.tick());
+    toy.denied = None;
+    toy.run_until(900, |toy| toy.phase() == UpgradePhase::Completed);
+    // What lasts halts it.
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.drain.on_timeout = OnTimeout::Halt;
+    toy.denied = Some("cordon node n-1");
+    toy.run_until(120, |toy| toy.phase() == UpgradePhase::NodesHalted);
 }
 
 #[test]
