@@ -58,7 +58,8 @@ pub(super) fn has_a_place(round: &Round<'_>, node: &Node, expected: SignedDurati
     }
 }
 
-/// Takes the taint off nodes that are not to be avoided any more, and, while nodes move, puts it on those that are.
+/// Takes the taint off nodes that are not to be avoided any more, and, from when the first node moves, puts it on those that
+/// are.
 pub(super) fn follow(round: &mut Round<'_>) {
     let uid = &round.upgrade.uid;
     let over = round.progress.ending || round.progress.completed.is_some();
@@ -73,9 +74,9 @@ pub(super) fn follow(round: &mut Round<'_>) {
     let nodes = round.world.cluster.nodes().iter().filter(marked).filter(freed);
     let mut writes: Vec<Action> =
         nodes.filter_map(|node| Some(write(node, Taints::without_ours(node)?))).take(AT_ONCE).collect();
-    // Until a node moves, no other has to be avoided.
-    let moves = round.stage == Some(Stage::Kubelets) && selected.iter().any(Selected::in_flight);
-    if moves && !over && round.may_disrupt && round.halted.is_none() {
+    // Until the first node moves, no other has to be avoided. One that is given back is outdated still.
+    let begun = round.stage == Some(Stage::Kubelets) && selected.iter().any(|of| of.claim.is_some());
+    if begun && !over && round.may_disrupt && round.halted.is_none() {
         let free = |of: &&Selected<'_>| {
             let node = of.member.node;
             node.outdated_for.is_none() && !node.unschedulable && !of.in_flight()

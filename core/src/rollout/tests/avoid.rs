@@ -130,6 +130,16 @@ fn nothing_is_avoided_before_a_node_moves_or_after_a_person_said_stop() {
 }
 
 #[test]
+fn a_parked_node_is_avoided_also_where_no_other_moves() {
+    let mut toy = Toy::new(1, 1);
+    toy.deploy("frozen", 1, 1);
+    toy.absent = 1;
+    toy.run_until(400, |toy| toy.kubelets("Parked") == 1);
+    toy.run_until(5, |toy| !toy.cluster.node("n-1").unwrap().unschedulable);
+    toy.run_until(5, |toy| toy.avoided() == 1);
+}
+
+#[test]
 fn the_taints_of_others_stay_and_ours_is_there_once() {
     let others = r#"[{"key":"dedicated","value":"db","effect":"NoSchedule"}]"#;
     let mut toy = Toy::with_a_spare(2, 2);
