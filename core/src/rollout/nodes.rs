@@ -239,6 +239,12 @@ fn leaving(
         round.wake(at);
     }
     round.actions.extend(permits.into_iter().map(Action::Evict));
+    if !forced.is_empty() && !was_read_lately(round, &node.name) {
+        round.actions.push(Action::Reread { node: node.name.clone() });
+        let line = format!("{}: {}; its pods are read once more", node.name, first_wait(&left));
+        round.works(WaitReason::ReadingAgain, line);
+        return;
+    }
     round.actions.extend(forced.into_iter().map(Action::Delete));
     let ends = after(drain.begun, round.upgrade.drain.timeout);
     let until = Some(ends).filter(|until| round.world.now < *until);

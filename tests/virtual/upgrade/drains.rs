@@ -75,6 +75,21 @@ fn halt_stops_everything_until_a_person_says_otherwise() {
 }
 
 #[test]
+fn a_webhook_that_is_away_for_a_moment_halts_nothing() {
+    let whole = run(1, &steps("at 0 halt"));
+    let cordons = |call: &&Call| {
+        let of_node = call.verb == "patch" && call.resource == "nodes" && call.agent == "evenkeel-a";
+        of_node && call.name.as_deref() == Some("main-3")
+    };
+    let nth = whole.calls.iter().find(cordons).unwrap().nth;
+    let scripts = ["webhook-down", "deny", "refuse:403"].map(|fault| {
+        let call = Step::Call { agent: "evenkeel-a".to_owned(), nth, times: 25, fault: fault.to_owned() };
+        (1, [steps("at 0 halt"), vec![call]].concat())
+    });
+    campaign("upgrade: cordons are refused for a moment", scripts.to_vec());
+}
+
+#[test]
 fn a_patch_moves_no_pod_where_only_minors_drain() {
     let run = ends("at 0 minor-only; at 0 target v1.36.9");
     assert_eq!((said(&run), run.evicted), (DONE, 0), "{:#}", run.end);
@@ -162,4 +177,15 @@ fn a_pod_that_goes_while_nobody_hears_of_it_is_harmless() {
         (1, vec![told])
     };
     campaign("upgrade: pods go unseen", (75..300).step_by(45).map(told).collect());
+}
+
+/// Whoever deletes a pod past its budgets looks first whether it is still there.
+#[test]
+fn a_watch_that_tells_of_no_pod_any_more_is_harmless_to_a_forced_drain() {
+    let begins = "at 0 force; at 0 drain 60; at 120000 suspend up; at 500000 resume up";
+    let watches =
+        |call: &&Call| call.verb == "watch" && call.resource == "pods" && call.agent == "evenkeel-a";
+    let nth = run(1, &steps(begins)).calls.iter().filter(watches).nth(1).unwrap().nth;
+    let run = ends(&format!("{begins}; call evenkeel-a {nth} 1 bookmarks"));
+    assert_eq!(said(&run), DONE, "{:#}", run.end);
 }

@@ -38,6 +38,9 @@ impl Toy {
         });
         let forces = self.upgrade.drain.on_timeout == drain::OnTimeout::Force;
         assert!(forces && until.min().is_some_and(|until| until <= at(self.seconds)), "only after its time");
+        let read = self.freshness.reread.get(&forced.asked().node);
+        let lately = at(self.seconds - 30);
+        assert!(read.is_some_and(|read| *read > lately), "its node was read a moment ago");
         if let Some(why) = &self.keeps_pods {
             let uid = forced.uid().clone();
             self.memory.pods.insert(uid, PodMemory::NotDeleted(why.clone()));
