@@ -68,6 +68,7 @@ impl Hands {
             }
             Action::Reread { node } => self.reread(node).await,
             Action::ReadAttachments => self.read_attachments().await,
+            Action::ReadLeases => self.read_leases().await,
             Action::ReadGate { object } => self.read_gate(object).await,
             Action::AskApiservers => Err(Stop::Failed("asking the kube-apiservers is no write".to_owned())),
             Action::Protect => self.protect(upgrade, true).await,

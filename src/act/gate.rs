@@ -12,7 +12,7 @@ use kube::core::{ApiResource, DynamicObject, GroupVersion, GroupVersionKind};
 
 use super::actions::Hands;
 use super::authority::NotDone;
-use super::outcome::{Outcome, Stop, refusal, stop};
+use super::outcome::{Outcome, ReadNow, Stop, refusal, stop};
 
 /// How many conditions of an object are looked at.
 const MAX_CONDITIONS: usize = 100;
@@ -26,7 +26,7 @@ impl Hands {
             Err(error) if matches!(error.code(), Some(401 | 403)) => GateFound::Forbidden(error.line()),
             Err(error) => refusal(&error).map_or_else(|| GateFound::Failed(error.line()), GateFound::Refused),
         };
-        Ok(Outcome::Gate { object, found })
+        Ok(Outcome::Read(ReadNow::Gate { object, found }))
     }
 
     async fn found(&self, object: &GateObject) -> Result<GateFound, NotDone> {

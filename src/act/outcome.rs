@@ -4,10 +4,12 @@
 
 use std::sync::Arc;
 
+use evenkeel_core::cluster::Leader;
 use evenkeel_core::disruption::answer::{Answer, WEBHOOK_AWAY};
 use evenkeel_core::disruption::{CORDON_MANAGER, Charge};
 use evenkeel_core::rollout::{Blocker, ClaimState, GateFound, JobState, Write};
 use evenkeel_core::upgrade::GateObject;
+use jiff::Timestamp;
 use kube::core::DynamicObject;
 
 use super::authority::NotDone;
@@ -30,24 +32,8 @@ pub enum Outcome {
     },
     /// The Node as the server has it now.
     Node(Box<lean::Node>),
-    /// A node and its pods as the server has them now.
-    Reread {
-        /// The node's name.
-        name: Arc<str>,
-        /// The Node; none if there is none of that name.
-        node: Option<Box<lean::Node>>,
-        /// All of its pods, whatever the watch had shown.
-        pods: Vec<lean::Pod>,
-        /// The resourceVersion of the list of pods.
-        version: String,
-    },
-    /// The attached volumes as the server has them now.
-    Attachments {
-        /// Those of all nodes.
-        all: Vec<lean::VolumeAttachment>,
-        /// The resourceVersion of the list.
-        version: String,
-    },
+    /// What a request found that only reads.
+    Read(ReadNow),
     /// The upgrade as the server has it now.
     Upgrade(Box<DynamicObject>),
     /// The executor's Job exists.
@@ -67,13 +53,6 @@ pub enum Outcome {
         template: Arc<str>,
         /// Why the server would refuse it, in one line.
         refused: Option<String>,
-    },
-    /// What the object of a gate is like.
-    Gate {
-        /// Which object was read; several gates may name it.
-        object: GateObject,
-        /// Its conditions, or why they cannot be read.
-        found: GateFound,
     },
     /// The eviction was sent; also when no answer came.
     Eviction {
@@ -104,6 +83,43 @@ pub enum Outcome {
     Failed(String),
     /// We do not lead any more; nothing was sent, or it was given up on its way.
     NotLeading,
+}
+
+/// What the server has now, by a request that only reads.
+#[derive(Debug)]
+pub enum ReadNow {
+    /// A node and its pods as the server has them now.
+    Node {
+        /// The node's name.
+        name: Arc<str>,
+        /// The Node; none if there is none of that name.
+        node: Option<Box<lean::Node>>,
+        /// All of its pods, whatever the watch had shown.
+        pods: Vec<lean::Pod>,
+        /// The resourceVersion of the list of pods.
+        version: String,
+    },
+    /// The attached volumes as the server has them now.
+    Attachments {
+        /// Those of all nodes.
+        all: Vec<lean::VolumeAttachment>,
+        /// The resourceVersion of the list.
+        version: String,
+    },
+    /// Who leads the controllers, by their leases as the server has them now.
+    Leases {
+        /// When the server was asked.
+        asked: Timestamp,
+        /// Who leads each controller that has a lease.
+        leaders: Vec<Leader>,
+    },
+    /// What the object of a gate is like.
+    Gate {
+        /// Which object was read; several gates may name it.
+        object: GateObject,
+        /// Its conditions, or why they cannot be read.
+        found: GateFound,
+    },
 }
 
 /// The state a claim goes to.

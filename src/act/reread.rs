@@ -1,4 +1,4 @@
-//! Reads of one node and its pods, and of the attached volumes, by requests of their own.
+//! Reads of one node and its pods, of the attached volumes, and of who leads the controllers, by requests of their own.
 //!
 //! A watch may be behind, or may have lost an event, and a decision that rests on it may do harm. The invariant:
 //! nothing here changes an object.
@@ -9,7 +9,10 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::actions::{Hands, nodes};
-use super::outcome::{Outcome, Stop, stop};
+use super::outcome::{Outcome, ReadNow, Stop, stop};
+use crate::observe::fold::Watched as _;
+use crate::observe::interner::Interner;
+use crate::observe::leaders::leaders;
 use crate::observe::lean;
 
 impl Hands {
@@ -18,7 +21,7 @@ impl Hands {
         let node = self.send(async |client| nodes(client).get_opt(&name).await).await;
         let node = node.map_err(|error| stop(&format!("read node {name}"), &error))?.map(Box::new);
         let (pods, version) = self.pods_of(&name).await?;
-        Ok(Outcome::Reread { name, node, pods, version })
+        Ok(Outcome::Read(ReadNow::Node { name, node, pods, version }))
     }
 
     /// Every attached volume.
@@ -27,7 +30,20 @@ impl Hands {
             async |client| Api::<lean::VolumeAttachment>::all(client).list(&ListParams::default()).await;
         let found = self.send(list).await.map_err(|error| stop("list the attached volumes", &error))?;
         let version = found.metadata.resource_version.unwrap_or_default();
-        Ok(Outcome::Attachments { all: found.items, version })
+        Ok(Outcome::Read(ReadNow::Attachments { all: found.items, version }))
+    }
+
+    /// Who leads each controller.
+    pub(super) async fn read_leases(&self) -> Result<Outcome, Stop> {
+        let asked = self.clock.now();
+        let list = async |client| {
+            Api::<lean::Lease>::namespaced(client, "kube-system").list(&ListParams::default()).await
+        };
+        let found = self.send(list).await.map_err(|error| stop("list the leases of kube-system", &error))?;
+        let mut interner = Interner::default();
+        let leases: Vec<_> = found.items.into_iter().map(|lease| lease.keep(&mut interner)).collect();
+        let leaders = leaders(&leases.iter().collect::<Vec<_>>(), &[]);
+        Ok(Outcome::Read(ReadNow::Leases { asked, leaders }))
     }
 
     /// The pods of the node of that name, and the resourceVersion of the list.

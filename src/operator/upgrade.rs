@@ -43,7 +43,7 @@ use self::unseen::UnseenSince;
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, dropped, write};
-use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
+use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome, ReadNow};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
@@ -148,7 +148,6 @@ impl Driver<'_> {
             kept.freshness.unbroken_since = now;
         }
         let (claims, unreadable) = self.claims(kept);
-        kept.freshness.renewals.see(cluster.leaders(), now);
         let at_work = |node: &Arc<str>| claims.iter().any(|claim| claim.subject.node == *node);
         kept.freshness.reread.retain(|node, _| at_work(node));
         kept.complain(&unreadable);
@@ -309,16 +308,7 @@ impl Driver<'_> {
                 self.claims.deleted_own("", &name, &uid);
             }
             Outcome::Node(node) => self.observer.nodes.apply_own(*node),
-            Outcome::Reread { name, node, pods, version } => {
-                self.observer.reread(&name, node.map(|node| *node), pods, &version);
-                kept.freshness.reread.insert(name, self.clock.now());
-                kept.again = Some(Instant::now());
-            }
-            Outcome::Attachments { all, version } => {
-                self.observer.reread_attachments(all, &version);
-                kept.freshness.attachments = self.clock.now();
-                kept.again = Some(Instant::now());
-            }
+            Outcome::Read(read) => self.was_read(kept, read),
             Outcome::Upgrade(object) => {
                 if object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
                     let uid = object.uid().unwrap_or_default();
@@ -339,10 +329,6 @@ impl Driver<'_> {
                     tracing::warn!(executor = &*executor, why, "the server would refuse an executor's Job");
                 }
                 kept.jobs.was_tried(executor, template, refused, self.clock.now());
-                kept.again = Some(Instant::now());
-            }
-            Outcome::Gate { object, found } => {
-                kept.gates.was_read(object, found, self.clock.now());
                 kept.again = Some(Instant::now());
             }
             Outcome::Eviction { uid, charge, answer } => {
@@ -373,6 +359,23 @@ impl Driver<'_> {
             }
             Outcome::NotLeading => self.fails(kept, Reason::LeadershipLost),
         }
+    }
+
+    /// Takes in what was read, and looks again at once.
+    fn was_read(&self, kept: &mut UpgradesKept, read: ReadNow) {
+        match read {
+            ReadNow::Node { name, node, pods, version } => {
+                self.observer.reread(&name, node.map(|node| *node), pods, &version);
+                kept.freshness.reread.insert(name, self.clock.now());
+            }
+            ReadNow::Attachments { all, version } => {
+                self.observer.reread_attachments(all, &version);
+                kept.freshness.attachments = self.clock.now();
+            }
+            ReadNow::Leases { asked, leaders } => kept.freshness.renewals.were_read(&leaders, asked),
+            ReadNow::Gate { object, found } => kept.gates.was_read(object, found, self.clock.now()),
+        }
+        kept.again = Some(Instant::now());
     }
 
     /// Writes `status` if it differs from the stored one. Returns false if a part that has to be stored before any

@@ -27,11 +27,11 @@ pub struct Leader {
     pub renewed: Timestamp,
 }
 
-/// When controllers renewed their leases, by the clock of whoever looks again and again, and not by the holder's, which may
-/// be wrong.
+/// When controllers renewed their leases, by the clock of whoever reads them again and again, and not by the holder's, which
+/// may be wrong. Each read asks the server itself: a watch may tell of a renewal long after it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renewals {
-    looked: Option<Timestamp>,
+    read: Option<Timestamp>,
     seen: BTreeMap<Component, Renewal>,
 }
 
@@ -45,8 +45,8 @@ struct Renewal {
 }
 
 impl Renewals {
-    /// Takes in who leads, as it is seen at `now`.
-    pub fn see(&mut self, leaders: &[Leader], now: Timestamp) {
+    /// Takes in who leads by a read that was asked for at `now`.
+    pub fn were_read(&mut self, leaders: &[Leader], now: Timestamp) {
         let before = std::mem::take(&mut self.seen);
         let seen = leaders.iter().map(|leader| {
             let known = before.get(&leader.component);
@@ -55,15 +55,20 @@ impl Renewals {
                 Some(known) if same(&known) => known.after,
                 // Whoever gives a lease up works no more.
                 _ if leader.holder.is_empty() => None,
-                // What is another than at the last look was written after that.
-                Some(_) => self.looked,
+                // What is another than at the last read was written after that.
+                Some(_) => self.read,
                 None => None,
             };
             let renewal = Renewal { holder: Arc::clone(&leader.holder), renewed: leader.renewed, after };
             (leader.component, renewal)
         });
         self.seen = seen.collect();
-        self.looked = Some(now);
+        self.read = Some(now);
+    }
+
+    /// When they were last read.
+    pub fn read_at(&self) -> Option<Timestamp> {
+        self.read
     }
 
     /// A time after which the lease of `component` was renewed; `None` while no renewal has been seen.
@@ -77,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_renewal_is_dated_by_the_look_before_it() {
+    fn a_renewal_is_dated_by_the_read_before_it() {
         let component = Component::KubeControllerManager;
         let at = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).unwrap();
         let leader = |holder: &str, renewed: i64| Leader {
@@ -101,10 +106,10 @@ mod tests {
             (14, "", 13 - day, None),
             (15, "cp-1_c", 14 - day, Some(at(14))),
         ] {
-            renewals.see(&[leader(holder, renewed)], at(now));
+            renewals.were_read(&[leader(holder, renewed)], at(now));
             assert_eq!(renewals.after(component), after, "at {now}");
         }
-        renewals.see(&[], at(16));
+        renewals.were_read(&[], at(16));
         assert_eq!(renewals.after(component), None, "nobody holds it any more");
     }
 }

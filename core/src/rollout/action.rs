@@ -33,6 +33,8 @@ pub enum Action {
     /// Read the attached volumes by a request of their own: a node has waited for one of them for long, and the watch may
     /// have lost that it was detached.
     ReadAttachments,
+    /// Read who leads the controllers by a request of its own: a watch may tell late that a lease was renewed.
+    ReadLeases,
     /// Read the object of a gate.
     ReadGate {
         /// Whatever gate asks for it: gates that name the same object share one read.
@@ -159,6 +161,7 @@ impl Action {
             Self::AskApiservers
             | Self::Reread { .. }
             | Self::ReadAttachments
+            | Self::ReadLeases
             | Self::ReadGate { .. }
             | Self::TryJob { .. }
             | Self::StartJob { .. }

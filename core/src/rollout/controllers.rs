@@ -1,21 +1,24 @@
 //! Whether the controllers are at work again after a step of the control plane, so that pods that leave are replaced and
 //! budgets are counted.
 //!
-//! Here belongs only what their leases tell. The invariant: after a step that restarted static pods no pod is asked to
-//! leave, and no node is taken up, before every needed controller whose lease can be seen has renewed it.
+//! Here belongs only what their leases tell: that there is one, by a watch, and that it was renewed, by reads of their own.
+//! The invariant: after a step that restarted static pods no pod is asked to leave, and no node is taken up, before every
+//! needed controller whose lease can be seen has renewed it.
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::action::Action;
 use super::claim::{Claim, ClaimState};
 use super::control_plane_whole::settles;
+use super::not_opened::EVERY;
 use super::round::{Round, after};
 use crate::cluster::{Cluster, Component, Leader};
 use crate::upgrade::Soaked;
 
 /// Without these, pods that leave are not replaced, and budgets are not counted.
 const NEEDED: [Component; 2] = [Component::KubeControllerManager, Component::KubeScheduler];
-/// A holder renews its lease every two seconds.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
+/// A holder renews its lease every two seconds; the leases are read so often while somebody waits for that.
+const READ_EVERY: SignedDuration = SignedDuration::from_secs(2);
 /// A server stores times in whole seconds.
 const WHOLE_SECOND: SignedDuration = SignedDuration::from_secs(1);
 /// A lease that was last renewed so long before the upgrade began was left behind by a controller that elects no leader.
@@ -48,8 +51,9 @@ fn begun(round: &Round<'_>) -> Option<Timestamp> {
     round.mine.iter().filter_map(|claim| claim.created).chain(round.progress.started).min()
 }
 
-/// Which controller has not renewed its lease since the last step of the control plane, in one line. `None` where each has,
-/// where none can be seen, and before the first step. Where that has been so for long, this calls a person.
+/// Which controller is not known to have renewed its lease since the last step of the control plane, or has given it up, in
+/// one line; the leases are read until it is. `None` where each has, where none can be seen, and before the first step. Where
+/// that has been so for long, this calls a person.
 pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
     let now = round.world.now;
     let stepped = last_step(round)?;
@@ -57,38 +61,58 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
     let over = after(stepped, WHOLE_SECOND);
     let begun = begun(round).unwrap_or(stepped);
     let freshness = round.world.freshness;
+    let renewed = |leader: &Leader| freshness.renewals.after(leader.component).filter(|at| *at >= over);
     let silent = |leader: &&Leader| {
         let lives = after(leader.renewed, LEFT_BEHIND) > begun;
-        let renewed = freshness.renewals.after(leader.component);
-        NEEDED.contains(&leader.component) && lives && renewed.is_none_or(|at| at < over)
+        NEEDED.contains(&leader.component) && lives && (leader.holder.is_empty() || renewed(leader).is_none())
     };
     let leader = round.world.cluster.leaders().iter().find(silent)?;
     let Leader { component, holder, .. } = leader;
-    let hopeless = after(stepped, HOPE_FOR).max(after(freshness.unbroken_since, LOOKED_FOR));
+    let since = silent_since(leader, stepped, now);
+    let hopeless = after(since, HOPE_FOR).max(after(freshness.unbroken_since, LOOKED_FOR));
+    read_leases(round, over, if now < hopeless { READ_EVERY } else { EVERY });
     if now < hopeless {
         round.hope = true;
-        round.wake(after(now, LOOK_AGAIN));
     } else {
-        let line = needs_a_person(leader, stepped);
+        let line = needs_a_person(leader, stepped, since);
         if !round.needs_a_person.contains(&line) {
             round.needs_a_person.push(line);
         }
     }
-    Some(match freshness.renewals.after(*component) {
-        Some(_) => format!(
-            "waits until {component} works: {holder} has not renewed its lease since the control plane was changed"
-        ),
-        None if holder.is_empty() => {
-            format!("waits until {component} works: nobody holds its lease, which its last holder gave up")
-        }
-        // Whoever leads anew has not looked for long enough to say that it is silent.
-        None => format!("looks whether {component} works: waits until {holder} renews its lease"),
+    Some(if holder.is_empty() {
+        format!("waits until {component} works: nobody holds its lease, which its last holder gave up")
+    } else {
+        format!(
+            "waits until {component} works: {holder} was not seen to renew its lease since the control plane was changed"
+        )
     })
 }
 
-/// What a person is told of the controller of `leader`, which has long been silent since the step that was over at
-/// `stepped`.
-fn needs_a_person(leader: &Leader, stepped: Timestamp) -> String {
+/// Has the leases read when the step was `over`, and so often after that: a renewal between two such reads was made after the
+/// step, however late a watch tells of it.
+fn read_leases(round: &mut Round<'_>, over: Timestamp, every: SignedDuration) {
+    let (now, read) = (round.world.now, round.world.freshness.renewals.read_at());
+    // A clock that was set back says nothing of how old a read is.
+    let read = read.filter(|read| *read <= now);
+    let due = read.map_or(over, |read| after(read, every).max(over));
+    if now < due {
+        round.wake(due);
+    } else if !round.actions.contains(&Action::ReadLeases) {
+        round.actions.push(Action::ReadLeases);
+    }
+}
+
+/// Since when nobody has worked by the lease of `leader`: since the step of the control plane, or since its last holder gave
+/// it up after that.
+fn silent_since(leader: &Leader, stepped: Timestamp, now: Timestamp) -> Timestamp {
+    // By the holder's clock, of which a time that lies ahead says nothing.
+    let given_up = Some(leader.renewed).filter(|at| leader.holder.is_empty() && *at <= now);
+    given_up.map_or(stepped, |at| at.max(stepped))
+}
+
+/// What a person is told of the controller of `leader`, which has long been silent `since` then: since the step that was over
+/// at `stepped`, or since it gave up its lease after that.
+fn needs_a_person(leader: &Leader, stepped: Timestamp, since: Timestamp) -> String {
     let Leader { component, holder, .. } = leader;
     let lease = format!("Lease kube-system/{component}");
     let why = if holder.is_empty() {
@@ -96,9 +120,10 @@ fn needs_a_person(leader: &Leader, stepped: Timestamp) -> String {
     } else {
         format!("{holder} does not renew {lease}")
     };
+    let from = if since > stepped { "" } else { " the control plane was changed at" };
     format!(
-        "{component} was not seen at work since the control plane was changed at {stepped}: {why}; bring it back, or \
-         delete the Lease if it elects no leader any more"
+        "{component} was not seen at work since{from} {since}: {why}; bring it back, or delete the Lease if it elects no \
+         leader any more"
     )
 }
 

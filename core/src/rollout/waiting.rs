@@ -47,7 +47,7 @@ pub enum WaitReason {
     ComponentAway,
     /// A component of the control plane does not tell its version.
     VersionUnknown,
-    /// A controller has not renewed its lease since the control plane was changed.
+    /// A controller was not seen to renew its lease since the control plane was changed, or gave it up.
     ControllersIdle,
     /// What was replaced gets time to take up its work, or pods get time to arrive.
     Settling,

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::act::Outcome;
+use crate::act::{Outcome, ReadNow};
 
 /// What the log has since the server last answered a write.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Complaints {
             outcome,
             Outcome::Failed(_)
                 | Outcome::NotLeading
-                | Outcome::Gate { .. }
+                | Outcome::Read(ReadNow::Gate { .. })
                 | Outcome::Eviction { .. }
                 | Outcome::Deletion { .. }
         );

@@ -33,6 +33,17 @@ fn no_node_is_taken_up_before_processes_of_hosts_are_at_work_again() {
     late("at 0 hosts; at 0 accept; ");
 }
 
+/// What is told late was renewed before the last step, by whoever was replaced in it.
+#[test]
+fn no_node_is_taken_up_because_a_renewal_is_told_late() {
+    for begins in ["", "at 0 hosts; at 0 accept; "] {
+        for late in [4, 12] {
+            let run = ends(&format!("{begins}told evenkeel-a leases.coordination.k8s.io 2 delay:{late}"));
+            assert_eq!((said(&run).0, said(&run).1), ("Completed", false), "{:#}", run.end["upgrades"]);
+        }
+    }
+}
+
 #[test]
 fn no_node_is_taken_up_before_what_a_new_kubelet_began_anew_is_at_work() {
     late("at 0 everything; ");

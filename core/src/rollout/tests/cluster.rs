@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::super::*;
-use crate::cluster::{Component, Instance, Owner, Pod, Reach, Selector, Traits};
+use crate::cluster::{Component, Instance, Leader, Owner, Pod, Reach, Selector, Traits};
 use crate::drain::DrainOptions;
 use crate::fixture::{at, cluster, pod, releases};
 use crate::rollout;
@@ -48,6 +48,8 @@ pub(super) struct Toy {
     /// The server refuses writes that begin so.
     pub(super) denied: Option<&'static str>,
     pub(super) freshness: Freshness,
+    /// Who leads, where the watch tells late of it.
+    pub(super) leaders: Option<Vec<Leader>>,
     pub(super) jobs: Jobs,
     pub(super) gates: Gates,
     /// What the objects of gates are like.
@@ -127,6 +129,7 @@ impl Toy {
             absent_executors: Vec::new(),
             refusals: RefusedWrites::default(),
             denied: None,
+            leaders: None,
             freshness: Freshness::default(),
             jobs: Jobs::default(),
             gates: Gates::default(),
@@ -361,7 +364,9 @@ impl Toy {
                     (live.cordoned_by, live.unschedulable) = (None, true);
                 });
             }
-            Action::AskApiservers | Action::ReadAttachments | Action::Reread { .. } => self.read(action),
+            Action::AskApiservers | Action::ReadAttachments | Action::ReadLeases | Action::Reread { .. } => {
+                self.read(action);
+            }
             Action::Protect => self.progress.protected = true,
             Action::Unprotect => {
                 self.log.push("Unprotect".to_owned());
@@ -397,6 +402,10 @@ impl Toy {
             Action::ReadAttachments => {
                 self.log.push("ReadAttachments".to_owned());
                 self.freshness.attachments = now;
+            }
+            Action::ReadLeases => {
+                let leaders = self.leaders.as_deref().unwrap_or(self.cluster.leaders());
+                self.freshness.renewals.were_read(leaders, now);
             }
             Action::Reread { node } => {
                 self.log.push(format!("Reread {node}"));

@@ -30,8 +30,6 @@ fn leads(toy: &mut Toy, holder: &str, took_over: Option<i64>, at_second: i64) {
         acquired: took_over.map(at),
         renewed: at(at_second),
     }]);
-    let now = at(toy.seconds);
-    toy.freshness.renewals.see(toy.cluster.leaders(), now);
 }
 
 /// The copy of a static pod of `node` in the API.
@@ -80,14 +78,50 @@ fn no_node_is_taken_up_before_the_controllers_renew_their_leases() {
     }
     assert_eq!(toy.kubelets("Claimed") + toy.kubelets("Draining"), 0, "{:?}", toy.log);
     let status = toy.status();
-    let line = "waits until kube-controller-manager works: cp-2_a has not renewed its lease since the control plane was changed";
+    let line = "waits until kube-controller-manager works: cp-2_a was not seen to renew its lease since the control plane was \
+                changed";
     assert_eq!((status.lines().first().map(String::as_str), status.phase.stalled()), (Some(line), false));
-    // Another leader says nothing of what it has not looked at yet.
+    // Another leader knows of no renewal either.
     toy.freshness.renewals = Renewals::default();
-    let line = "looks whether kube-controller-manager works: waits until cp-2_a renews its lease";
     assert_eq!(toy.status().lines().first().map(String::as_str), Some(line));
     renews_all_the_time(&mut toy, 10);
     assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
+}
+
+#[test]
+fn no_node_is_taken_up_because_a_watch_tells_late_of_a_renewal() {
+    let mut toy = with_upgraded_planes();
+    toy.leaders = Some(toy.cluster.leaders().to_vec());
+    renews_all_the_time(&mut toy, 60);
+    assert_eq!(toy.kubelets("Claimed") + toy.kubelets("Draining"), 0, "{:?}", toy.log);
+    toy.leaders = None;
+    renews_all_the_time(&mut toy, 10);
+    assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
+}
+
+#[test]
+fn a_lease_that_is_given_up_long_after_the_step_calls_nobody_at_once() {
+    let mut toy = with_upgraded_planes();
+    renews_all_the_time(&mut toy, 10);
+    toy.upgrade.suspended = true;
+    toy.run_until(60, |toy| toy.kubelets_in_flight() == 0);
+    toy.pass(3600);
+    toy.upgrade.suspended = false;
+    let gone = toy.seconds;
+    let without = |toy: &mut Toy, seconds: i64| {
+        toy.pass(seconds);
+        holds(toy, "", gone);
+        toy.tick();
+    };
+    (0..60).for_each(|_| without(&mut toy, 0));
+    assert_eq!(toy.kubelets_in_flight(), 0, "{:?}", toy.log);
+    assert!(!toy.phase().stalled(), "{:?}", toy.status());
+    without(&mut toy, 15 * 60);
+    let status = toy.status();
+    assert_eq!(status.phase, UpgradePhase::ControlPlaneHeld, "{status:?}");
+    let line =
+        format!("kube-controller-manager was not seen at work since {}: nobody holds Lease ", at(gone));
+    assert!(status.message.starts_with(&line), "{}", status.message);
 }
 
 #[test]
@@ -186,7 +220,8 @@ fn controllers_that_stay_silent_call_for_a_person() {
     assert!(toy.decided().again_at.is_some());
     silent(&mut toy, 5 * 60);
     assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld);
-    renews_all_the_time(&mut toy, 10);
+    // The leases are read more rarely by then.
+    renews_all_the_time(&mut toy, 25);
     assert_eq!(toy.kubelets_in_flight(), 1, "{:?}", toy.log);
     // A person who knows that nobody elects a leader deletes the lease.
     let mut toy = with_upgraded_planes();
