@@ -15,7 +15,7 @@ use kube::{CustomResourceExt as _, Resource as _, ResourceExt as _};
 use serde_json::json;
 
 use super::actions::{Hands, claims, nodes};
-use super::outcome::{FIELD_MANAGER, NextState, Outcome, Stop, stop};
+use super::outcome::{FIELD_MANAGER, NextState, Outcome, ReadNow, Stop, stop};
 use super::status::unknown_field;
 use crate::api::upgrade::FINALIZER;
 use crate::api::{ClusterUpgrade, NodeUpgrade, decode, job_result, spec_of, status_of};
@@ -52,8 +52,10 @@ impl Hands {
         next: NextState,
         drained: Option<Box<Drained>>,
     ) -> Result<Outcome, Stop> {
-        if let Some(drained) = drained {
-            self.confirm(&drained).await?;
+        if let Some(drained) = drained
+            && let Some(not) = self.confirm(&drained).await?
+        {
+            return Ok(not);
         }
         let (name, now) = (claim.name_any(), self.clock.now());
         let before = decode::<NodeUpgrade>(claim).map_err(Stop::Failed)?;
@@ -82,27 +84,30 @@ impl Hands {
     }
 
     /// Reads the node and its pods afresh: what follows cannot be undone, and a watch may be behind. [`Stop::Lost`]
-    /// when the node is not cordoned by this claim, or a pod that must leave is still on it.
-    async fn confirm(&self, drained: &Drained) -> Result<(), Stop> {
+    /// when the node is not cordoned by this claim; what was found, when a pod that must leave is still on it.
+    async fn confirm(&self, drained: &Drained) -> Result<Option<Outcome>, Stop> {
         let Drained { node: expected, mark, rules } = drained;
         let name = &expected.name;
         let mut names = Interner::default();
         let node = self.send(async |client| nodes(client).get(name).await).await;
-        let node = node.map_err(|error| stop(&format!("read node {name}"), &error))?.keep(&mut names);
-        let node = &node.node;
+        let found = node.map_err(|error| stop(&format!("read node {name}"), &error))?;
+        let node = &found.clone().keep(&mut names).node;
         let ours = node.cordoned_by.as_deref() == Some(mark.as_str());
         if node.uid != expected.uid || !node.unschedulable || !ours {
             return Err(Stop::Lost(format!("node {name} is not cordoned by {mark} any more")));
         }
-        let Some(rules) = rules else { return Ok(()) };
-        let (pods, _) = self.pods_of(name).await?;
-        let mut pods = pods.into_iter().map(|pod| pod.keep(&mut names).pod.clone());
+        let Some(rules) = rules else { return Ok(None) };
+        let (all, version) = self.pods_of(name).await?;
+        let mut pods = all.iter().map(|pod| pod.clone().keep(&mut names).pod.clone());
         // A pod that is pinned to its node has to leave it like any other, so volumes need not be read for this.
         let (surroundings, now) = (Surroundings::default(), self.clock.now());
-        match pods.find(|pod| !may_stay(pod, rules, &surroundings, now)) {
-            Some(pod) => Err(Stop::Lost(format!("node {name} still runs {}/{}", pod.namespace, pod.name))),
-            None => Ok(()),
-        }
+        let left = pods.find(|pod| !may_stay(pod, rules, &surroundings, now));
+        let line = left.map(|pod| format!("node {name} still runs {}/{}", pod.namespace, pod.name));
+        Ok(line.map(|line| {
+            let node = Some(Box::new(found));
+            let read = ReadNow::Node { name: Arc::clone(name), node, pods: all, version };
+            Outcome::NotDrained { line, read }
+        }))
     }
 
     /// Deletes the claim; fails when it has changed. `finalizers` is given only for a claim that is marked as deleted

@@ -34,6 +34,13 @@ pub enum Outcome {
     Node(Box<lean::Node>),
     /// What a request found that only reads.
     Read(ReadNow),
+    /// A node that was seen empty is not, by a fresh look, and nothing was changed.
+    NotDrained {
+        /// What is still on it, in one line.
+        line: String,
+        /// The node and its pods as the look found them: no watch may tell of them any more.
+        read: ReadNow,
+    },
     /// The upgrade as the server has it now.
     Upgrade(Box<DynamicObject>),
     /// The executor's Job exists.

@@ -308,7 +308,15 @@ impl Driver<'_> {
                 self.claims.deleted_own("", &name, &uid);
             }
             Outcome::Node(node) => self.observer.nodes.apply_own(*node),
-            Outcome::Read(read) => self.was_read(kept, read),
+            Outcome::Read(read) => {
+                self.was_read(kept, read);
+                kept.again = Some(Instant::now());
+            }
+            Outcome::NotDrained { line, read } => {
+                tracing::info!(line, "the world had moved on");
+                self.was_read(kept, read);
+                self.fails(kept, Reason::Conflict);
+            }
             Outcome::Upgrade(object) => {
                 if object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
                     let uid = object.uid().unwrap_or_default();
@@ -361,7 +369,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Takes in what was read, and looks again at once.
+    /// Takes in what was read.
     fn was_read(&self, kept: &mut UpgradesKept, read: ReadNow) {
         match read {
             ReadNow::Node { name, node, pods, version } => {
@@ -375,7 +383,6 @@ impl Driver<'_> {
             ReadNow::Leases { asked, leaders } => kept.freshness.renewals.were_read(&leaders, asked),
             ReadNow::Gate { object, found } => kept.gates.was_read(object, found, self.clock.now()),
         }
-        kept.again = Some(Instant::now());
     }
 
     /// Writes `status` if it differs from the stored one. Returns false if a part that has to be stored before any
