@@ -14,7 +14,7 @@ use crate::disruption::{Permit, Rules};
 use crate::drain::Forced;
 use crate::upgrade::GateObject;
 
-/// One write.
+/// One write, or one request that only reads.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
     /// Put our finalizer on the upgrade, so that it cannot vanish while something of it is in flight. Fails when it has

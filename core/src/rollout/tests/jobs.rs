@@ -246,3 +246,29 @@ fn a_finished_claim_is_not_forgotten_while_its_job_still_runs() {
     };
     assert_eq!((forgotten(false), forgotten(true)), (3, 0));
 }
+
+#[test]
+fn a_node_is_not_given_back_while_its_job_runs() {
+    let mut toy = with_job(2);
+    toy.goes_on = true;
+    toy.run_until(600, |toy| toy.cluster.node("n-1").unwrap().kubelet.to_string() == "v1.37.1");
+    for _ in 0..60 {
+        toy.tick();
+    }
+    assert!(toy.cluster.node("n-1").unwrap().unschedulable, "{:?}", toy.log);
+    let line = "kubelet on n-1 from v1.36.4 to v1.37.1 is observed; its Job still runs";
+    assert_eq!(toy.status().lines(), [line]);
+    for state in toy.jobs.made.values_mut() {
+        *state = JobState::Complete;
+    }
+    toy.run_until(5, |toy| toy.kubelets("Upgraded") == 1);
+    // One that runs for longer than it may failed, until it ends.
+    toy.run_until(900, |toy| toy.kubelets("Failed") == 1);
+    let failed = toy.claims.iter().find(|claim| claim.state.name() == "Failed").unwrap();
+    let line = "kubelet on n-2 from v1.36.4 to v1.37.1 was observed, but its Job still runs after 300 s";
+    assert!(failed.message.starts_with(line), "{}", failed.message);
+    (0..60).for_each(|_| toy.tick());
+    assert!(toy.cluster.node("n-2").unwrap().unschedulable, "{:?}", toy.log);
+    toy.jobs.made.values_mut().for_each(|job| *job = JobState::Complete);
+    toy.run_until(5, |toy| toy.kubelets("Upgraded") == 2);
+}

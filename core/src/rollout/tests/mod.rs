@@ -24,6 +24,7 @@ mod recreated;
 mod refused_writes;
 mod replaced;
 mod silent;
+mod static_pods;
 mod trial;
 mod unreadable;
 mod vendors;
