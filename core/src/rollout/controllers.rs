@@ -61,7 +61,9 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
     let over = after(stepped, WHOLE_SECOND);
     let begun = begun(round).unwrap_or(stepped);
     let freshness = round.world.freshness;
-    let renewed = |leader: &Leader| freshness.renewals.after(leader.component).filter(|at| *at >= over);
+    // A time that lies ahead is of before somebody set the clock back, as with the steps.
+    let renewed =
+        |leader: &Leader| freshness.renewals.after(leader.component).filter(|at| (over..=now).contains(at));
     let silent = |leader: &&Leader| {
         let lives = after(leader.renewed, LEFT_BEHIND) > begun;
         NEEDED.contains(&leader.component) && lives && (leader.holder.is_empty() || renewed(leader).is_none())
