@@ -153,7 +153,7 @@ impl Driver<'_> {
         kept.complain(&unreadable);
         self.jobs(kept);
         let hidden: Vec<_> = inventory.leading.iter().map(|l| (l.component, l.to_string())).collect();
-        kept.refused.forget_old(now);
+        kept.refused.forget(&claims, now);
         let (jobs, freshness, gates) = (kept.jobs.clone(), kept.freshness.clone(), kept.gates.clone());
         let refused = kept.refused.clone();
         let memory = kept.sent.memory(&cluster, now);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::claim::{Claim, ClaimState};
 use super::write::{Write, WriteKind};
 use crate::drain::STALLED;
 
@@ -38,9 +39,16 @@ impl RefusedWrites {
         self.0.insert(write, RefusedWrite { why, times: times.saturating_add(1), since, at: now });
     }
 
-    /// Forgets what was not refused again.
-    pub fn forget_old(&mut self, now: Timestamp) {
-        self.0.retain(|_, refusal| now.duration_since(refusal.at) < LASTS);
+    /// Forgets what was not refused again, and cordons of nodes that are parked in `claims`: when such a node is tried again,
+    /// so is its cordon.
+    pub fn forget(&mut self, claims: &[Claim], now: Timestamp) {
+        let parked = |write: &Write| {
+            let of = |claim: &Claim| {
+                matches!(claim.state, ClaimState::Parked { .. }) && claim.subject.node == write.name
+            };
+            write.kind == WriteKind::Cordon && claims.iter().any(of)
+        };
+        self.0.retain(|write, refusal| now.duration_since(refusal.at) < LASTS && !parked(write));
     }
 
     /// Why the server refuses to cordon `node`, once it has done so for [`STALLED`]. What refuses it may be in the middle of a

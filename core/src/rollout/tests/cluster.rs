@@ -277,7 +277,7 @@ impl Toy {
         self.freshness.blocked.see(blocked, at(self.seconds));
         let UpgradeStatus { from, started, seen, way, hop, soaks, .. } = decision.status;
         self.progress = Progress { from, started, seen, soaks, via: way, hop, ..self.progress.clone() };
-        self.refusals.forget_old(at(self.seconds));
+        self.refusals.forget(&self.claims, at(self.seconds));
         for action in decision.actions {
             let denied =
                 |write: &Write| self.denied.is_some_and(|denied| write.to_string().starts_with(denied));

@@ -1,5 +1,7 @@
 //! Writes that the server refuses.
 
+use jiff::SignedDuration;
+
 use super::super::*;
 use super::cluster::Toy;
 use crate::drain::OnTimeout;
@@ -20,6 +22,19 @@ fn a_node_that_must_not_be_cordoned_is_parked_and_the_others_go_on() {
     assert_eq!(out.iter().map(|out| &*out.node).collect::<Vec<_>>(), ["n-2"], "it is named");
     toy.denied = None;
     toy.run_until(20_000, |toy| toy.phase() == UpgradePhase::Completed);
+}
+
+/// Its time is so short that it is tried again before an old refusal would be forgotten.
+#[test]
+fn a_parked_node_that_may_be_cordoned_now_is_upgraded_when_it_is_tried_again() {
+    let mut toy = Toy::new(2, 1);
+    toy.upgrade.drain.timeout = SignedDuration::from_secs(10);
+    toy.denied = Some("cordon node n-1");
+    toy.run_until(120, |toy| toy.kubelets("Parked") == 1);
+    toy.denied = None;
+    toy.run_until(900, |toy| toy.kubelets("Upgraded") == 2);
+    let parked = toy.log.iter().filter(|line| line.starts_with("Record up.kubelet.n-1 Parked")).count();
+    assert_eq!(parked, 1, "{:?}", toy.log);
 }
 
 #[test]
