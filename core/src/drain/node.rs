@@ -2,7 +2,8 @@
 //!
 //! Here belong the order of asking, waiting, forcing, giving up and settling. Who cordons the node, and what becomes of
 //! it afterwards, is the caller's. The invariant: how a node stands is said without asking any pod to leave, so that a
-//! caller knows every node that is given up before it asks anything of another.
+//! caller knows every node that is given up before it asks anything of another; and no node is given up, and no pod deleted
+//! past its budgets, by what only a watch tells, because a watch that lost the end of a pod keeps it for ever.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +15,9 @@ use super::policy::{DrainPolicy, OnTimeout, STALLED};
 use super::volumes::attached;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::{AskedPod, Budgets, Memory, Permit, PodMemory};
+
+/// A node is given up, and pods are deleted past their budgets, by what was read no longer ago.
+const READ_LASTS: SignedDuration = SignedDuration::from_secs(30);
 
 /// The times of one node's drain: all that has to be remembered of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +41,16 @@ pub struct DrainView<'c, 'w> {
     pub policy: &'w DrainPolicy,
     /// Nothing more is asked for now: a person stopped the drain, or part of the control plane is away.
     pub stopped: bool,
+    /// When the node's pods were last read by a request of their own.
+    pub reread: Option<Timestamp>,
     /// The time of the look; the core has no clock.
     pub now: Timestamp,
+}
+
+impl DrainView<'_, '_> {
+    fn was_read_lately(&self) -> bool {
+        self.reread.is_some_and(|at| at <= self.now && self.now < after(at, READ_LASTS))
+    }
 }
 
 /// The right to delete one pod of one UID past its budget. It exists only after the deadline of a drain that was told
@@ -122,6 +134,8 @@ pub struct DrainAsks<'c> {
     pub permits: Vec<Permit>,
     /// The deletions to send instead, after the deadline of a drain that forces.
     pub forced: Vec<Forced>,
+    /// The node's pods are to be read by a request of their own before any of them is deleted past its budgets.
+    pub reread: bool,
     /// The pods that have to leave and have not, by namespace and name.
     pub left: Vec<PodLeft<'c>>,
     /// When to look again even if nothing changes.
@@ -139,6 +153,13 @@ pub enum DrainStep<'c> {
     Settling,
     /// It has settled and is empty, as far as is seen. A fresh look has to confirm it.
     Empty,
+    /// As far as is seen it has to be given up. Its pods are to be read by a request of their own first.
+    Doubtful {
+        /// What a person would be told as the reason.
+        why: GivenUp,
+        /// The pods that have not left, as far as is seen.
+        left: Vec<PodLeft<'c>>,
+    },
     /// Not everything left in time, or ever will.
     GivenUp {
         /// What a person is told as the reason.
@@ -173,7 +194,7 @@ impl NodeDrain {
         if !left.is_empty() {
             let may_end = late || self.stalled.is_some_and(|since| now >= after(since, STALLED));
             return match given_up(node, &left, seen, late).filter(|_| may_end) {
-                Some(why) => (DrainStep::GivenUp { why, left }, None),
+                Some(why) => (gives_up(why, left, seen), None),
                 None => (DrainStep::Leaving, ahead),
             };
         }
@@ -183,7 +204,7 @@ impl NodeDrain {
             return match policy.timeout.filter(|_| late) {
                 Some(timeout) => {
                     let why = GivenUp::Late { timeout, waits: volumes };
-                    (DrainStep::GivenUp { why, left: Vec::new() }, None)
+                    (gives_up(why, Vec::new(), seen), None)
                 }
                 None => (DrainStep::Detaching(volumes), ahead),
             };
@@ -209,19 +230,30 @@ impl NodeDrain {
     ) -> DrainAsks<'c> {
         let Emptying { permits, left, again_at } = asks(node, seen, budgets);
         if seen.stopped {
-            return DrainAsks { drain: self, permits, forced: Vec::new(), left, again_at: None };
+            return DrainAsks {
+                drain: self,
+                permits,
+                forced: Vec::new(),
+                reread: false,
+                left,
+                again_at: None,
+            };
         }
         // Only a drain that forces goes on after its time. A deletion, too, uses up what a budget allows, so that what
         // the pods took of it stays taken.
-        let (permits, forced) = if self.is_late(seen.policy, seen.now) {
+        let (permits, mut forced) = if self.is_late(seen.policy, seen.now) {
             (Vec::new(), forced(node, &left, seen))
         } else {
             (permits, Vec::new())
         };
+        let reread = !forced.is_empty() && !seen.was_read_lately();
+        if reread {
+            forced.clear();
+        }
         let stalled = stall(node, &left).map(|_| self.stalled.unwrap_or(seen.now));
         let gives_up = stalled.map(|since| after(since, STALLED));
         let again_at = earliest([again_at, gives_up]);
-        DrainAsks { drain: Self { stalled, ..self }, permits, forced, left, again_at }
+        DrainAsks { drain: Self { stalled, ..self }, permits, forced, reread, left, again_at }
     }
 
     /// When its time is over, while it is not.
@@ -233,6 +265,11 @@ impl NodeDrain {
     fn is_late(self, policy: &DrainPolicy, now: Timestamp) -> bool {
         policy.timeout.is_some() && self.ahead(policy, now).is_none()
     }
+}
+
+/// Gives a node up for the reason `why`, by what was read a moment ago.
+fn gives_up<'c>(why: GivenUp, left: Vec<PodLeft<'c>>, seen: DrainView<'c, '_>) -> DrainStep<'c> {
+    if seen.was_read_lately() { DrainStep::GivenUp { why, left } } else { DrainStep::Doubtful { why, left } }
 }
 
 /// Why a node that is `late`, or on which nothing has moved for long, is given up, if it is. Some pod is `left` on it.
@@ -263,7 +300,7 @@ fn given_up(node: &Node, left: &[PodLeft<'_>], seen: DrainView<'_, '_>, late: bo
 
 /// Asks the pods that may go, and nobody where the drain was stopped.
 fn asks<'c>(node: &'c Node, seen: DrainView<'c, '_>, budgets: &mut Budgets<'_>) -> Emptying<'c> {
-    let DrainView { cluster, memory, policy, stopped, now } = seen;
+    let DrainView { cluster, memory, policy, stopped, now, .. } = seen;
     if stopped {
         let left = pods_left(cluster, &node.name, &policy.rules, memory, budgets, now);
         return Emptying { left, ..Emptying::default() };

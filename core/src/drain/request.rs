@@ -111,8 +111,10 @@ pub struct DrainWorld<'c, 'w> {
     pub states: &'w BTreeMap<Arc<str>, NodeState>,
     /// UIDs of the Nodes, as first seen.
     pub uids: &'w BTreeMap<Arc<str>, Arc<str>>,
-    /// Nodes that a fresh look found empty since the last decision, after they had settled.
+    /// Nodes whose pods were read by a request of their own since the last decision, which found no pod that has to leave.
     pub confirmed: &'w [Arc<str>],
+    /// When the pods of each node were last read by a request of their own.
+    pub reread: &'w BTreeMap<Arc<str>, Timestamp>,
     /// What the server refuses to write to the Nodes.
     pub refused: &'w RefusedPatches,
     /// The time of the look; the core has no clock.
@@ -130,8 +132,8 @@ pub enum DrainAction {
     Evict(Permit),
     /// Delete one pod of one UID.
     Delete(Forced),
-    /// Look afresh whether the node is empty.
-    Confirm(Arc<str>),
+    /// Read the pods of the node by a request of their own.
+    Reread(Arc<str>),
 }
 
 /// What to do now, and how things stand.
@@ -224,8 +226,8 @@ enum Due<'c> {
     Cordon(&'c Node),
     /// That its pods are asked to leave.
     Leaving(&'c Node, NodeDrain),
-    /// That somebody looks afresh whether it is empty.
-    Confirm(&'c Node),
+    /// That its pods are read by a request of their own.
+    Reread(&'c Node),
 }
 
 struct DrainRound<'c, 'w, 'r> {
@@ -409,20 +411,24 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
         })
     }
 
-    fn view(&self) -> DrainView<'c, 'w> {
-        let DrainWorld { cluster, memory, now, .. } = self.world;
+    fn view(&self, node: &Node) -> DrainView<'c, 'w> {
+        let DrainWorld { cluster, memory, now, reread, .. } = self.world;
         let DrainRequest { policy, stopped, .. } = self.request;
-        DrainView { cluster, memory, policy, stopped: *stopped, now }
+        DrainView { cluster, memory, policy, stopped: *stopped, reread: reread.get(&node.name).copied(), now }
     }
 
     fn draining(&mut self, node: &'c Node, drain: NodeDrain) -> (NodeState, Option<Due<'c>>) {
         let now = self.world.now;
-        let (step, again) = drain.step(node, self.view(), &self.budgets);
+        let (step, again) = drain.step(node, self.view(node), &self.budgets);
         if let Some(at) = again {
             self.wake(at);
         }
         let name = || Arc::clone(&node.name);
         let due = match step {
+            DrainStep::Doubtful { left, .. } => {
+                self.decision.left.insert(name(), left);
+                return (NodeState::Draining(drain), Some(Due::Reread(node)));
+            }
             DrainStep::GivenUp { why, left } => {
                 if !matches!(why, GivenUp::Late { .. }) {
                     self.decision.left.insert(name(), left);
@@ -438,7 +444,7 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
             DrainStep::Empty if self.world.confirmed.contains(&node.name) => {
                 return (NodeState::Drained { at: now, took: now.duration_since(drain.begun) }, None);
             }
-            DrainStep::Empty => Some(Due::Confirm(node)),
+            DrainStep::Empty => Some(Due::Reread(node)),
         };
         (NodeState::Draining(NodeDrain { stalled: None, ..drain }), due)
     }
@@ -447,11 +453,12 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
     fn ask(&mut self, due: Due<'c>) {
         match due {
             Due::Cordon(node) => self.decision.actions.push(DrainAction::Cordon(node.reference())),
-            Due::Confirm(node) => self.decision.actions.push(DrainAction::Confirm(Arc::clone(&node.name))),
+            Due::Reread(node) => self.decision.actions.push(DrainAction::Reread(Arc::clone(&node.name))),
             Due::Leaving(node, drain) => {
-                let DrainAsks { drain, permits, forced, left, again_at } =
-                    drain.ask(node, self.view(), &mut self.budgets);
+                let DrainAsks { drain, permits, forced, reread, left, again_at } =
+                    drain.ask(node, self.view(node), &mut self.budgets);
                 let actions = &mut self.decision.actions;
+                actions.extend(reread.then(|| DrainAction::Reread(Arc::clone(&node.name))));
                 actions.extend(forced.into_iter().map(DrainAction::Delete));
                 actions.extend(permits.into_iter().map(DrainAction::Evict));
                 self.decision.left.insert(Arc::clone(&node.name), left);

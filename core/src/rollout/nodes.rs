@@ -29,8 +29,6 @@ use crate::drain::{
 pub(super) const PARKED_AT_LEAST: SignedDuration = SignedDuration::from_secs(10);
 /// However often its drain did not end, a node is tried again after this long, or its drain timeout if that is longer.
 const PARKED_AT_MOST: SignedDuration = SignedDuration::from_hours(6);
-/// A drain is given up by what was read no longer ago.
-const READ_LASTS: SignedDuration = SignedDuration::from_secs(30);
 /// A node whose volumes stay attached has them read by a request of their own, so often.
 const ATTACHMENTS_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// What a claim says of a node that is given to its executor.
@@ -185,6 +183,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         memory: world.memory,
         policy: round.policy,
         stopped: stopped.is_some(),
+        reread: world.freshness.reread.get(name).copied(),
         now: world.now,
     };
     let drain = NodeDrain { cordoned: since, begun: counts_from(round, since), stalled };
@@ -195,6 +194,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
         round.wake(at);
     }
     match step {
+        DrainStep::Doubtful { why, .. } => reads_again(round, name, &why.to_string()),
         DrainStep::GivenUp { why, left } => given_up(round, claim, name, why, &left),
         DrainStep::Leaving => {
             let asked = drain.ask(node, seen, &mut round.budgets);
@@ -234,16 +234,13 @@ fn leaving(
     asked: DrainAsks<'_>,
     stopped: Option<(WaitReason, String)>,
 ) {
-    let DrainAsks { drain, permits, forced, left, again_at } = asked;
+    let DrainAsks { drain, permits, forced, reread, left, again_at } = asked;
     if let Some(at) = again_at {
         round.wake(at);
     }
     round.actions.extend(permits.into_iter().map(Action::Evict));
-    if !forced.is_empty() && !was_read_lately(round, &node.name) {
-        round.actions.push(Action::Reread { node: node.name.clone() });
-        let line = format!("{}: {}; its pods are read once more", node.name, first_wait(&left));
-        round.works(WaitReason::ReadingAgain, line);
-        return;
+    if reread {
+        return reads_again(round, &node.name, &first_wait(&left));
     }
     round.actions.extend(forced.into_iter().map(Action::Delete));
     let ends = after(drain.begun, round.upgrade.drain.timeout);
@@ -290,15 +287,15 @@ fn hand_over(round: &mut Round<'_>, claim: &Claim, node: &Node, empties: bool) {
     });
 }
 
-/// Gives the drain of a node up because of what is `left` on it, by what was read a moment ago.
+/// Has the pods of a node read by a request of their own, before something is done because of `why`.
+fn reads_again(round: &mut Round<'_>, name: &Arc<str>, why: &str) {
+    round.actions.push(Action::Reread { node: name.clone() });
+    round.works(WaitReason::ReadingAgain, format!("{name}: {why}; its pods are read once more"));
+}
+
+/// Gives the drain of a node up because of what is `left` on it.
 fn given_up(round: &mut Round<'_>, claim: &Claim, name: &Arc<str>, why: GivenUp, left: &[PodLeft<'_>]) {
     let message = why.to_string();
-    if !was_read_lately(round, name) {
-        round.actions.push(Action::Reread { node: name.clone() });
-        let line = format!("{name}: {message}; its pods are read once more");
-        round.works(WaitReason::ReadingAgain, line);
-        return;
-    }
     round.blocks(WaitReason::NODE_PARKED, format!("{name}: {message}"));
     let mut blockers = blockers(left);
     if let GivenUp::NotDeleted { pod, why } = why {
@@ -306,13 +303,6 @@ fn given_up(round: &mut Round<'_>, claim: &Claim, name: &Arc<str>, why: GivenUp,
         blockers = vec![Blocker { pod, budget: None, reason: why, lasting: true }];
     }
     park(round, claim, message, blockers);
-}
-
-/// Whether the pods of the node were read by a request of their own a moment ago. A watch that lost the end of a pod
-/// would keep it on its node for ever.
-fn was_read_lately(round: &Round<'_>, node: &str) -> bool {
-    let read = round.world.freshness.reread.get(node);
-    read.is_some_and(|at| round.world.now < after(*at, READ_LASTS))
 }
 
 /// Waits for the volumes of a node that drains `since` then, and has them read once a minute.

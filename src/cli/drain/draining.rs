@@ -18,10 +18,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::exit::EXIT_INTERRUPTED;
-use super::confirm::left_on;
 use super::display::{Event, Teller};
 use super::interrupt::interrupts;
 use super::kept::{DrainKept, NodeChange, Reply};
+use super::reread::PodsRead;
 use super::waited::Trouble;
 use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, Effects, node, refusal};
@@ -42,6 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ONE_PRESS: Duration = Duration::from_millis(500);
 /// How long a node gets no new request after one that failed for another reason than a lost race.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// How long a node gets no new request after one that read its pods and found some that have to leave.
+const AFTER_READ: Duration = Duration::from_millis(500);
 
 /// One drain of the nodes in `request`, with its watches and what it remembers.
 pub(super) struct Draining {
@@ -262,6 +264,7 @@ impl Draining {
             states: &self.kept.states,
             uids: &self.kept.uids,
             confirmed: &confirmed,
+            reread: &self.kept.reread,
             refused: &self.kept.refused_patches,
             now,
         };
@@ -337,20 +340,21 @@ impl Draining {
                     }
                 });
             }
-            DrainAction::Confirm(name) => {
-                if self.is_busy(&name) {
-                    return Ok(());
-                }
-                let (client, rules, chunk) =
-                    (self.client.clone(), self.request.policy.rules.clone(), self.chunk);
-                let surroundings = self.surroundings.clone();
-                self.kept.running.spawn(async move {
-                    let left = left_on(&client, &name, &rules, &surroundings, chunk, now).await;
-                    Reply::Confirmed(name, left)
-                });
-            }
+            DrainAction::Reread(name) => self.reads(name),
         }
         Ok(())
+    }
+
+    /// Has the pods of a node read by a request of their own.
+    fn reads(&mut self, name: Arc<str>) {
+        if self.is_busy(&name) {
+            return;
+        }
+        let (client, chunk) = (self.client.clone(), self.chunk);
+        self.kept.running.spawn(async move {
+            let read = PodsRead::of(&client, &name, chunk).await;
+            Reply::Reread(name, read)
+        });
     }
 
     /// Whether the node gets no new request yet. If it does, it is marked busy, because the caller sends one.
@@ -411,7 +415,13 @@ impl Draining {
                         self.kept.asked.insert(Arc::clone(&uid), (Arc::clone(&node), pod.clone()));
                         self.teller.tell(Event::of_pod(&node, "evicting", &pod, "is leaving"))?;
                     }
-                    Answer::Gone => {}
+                    // The watch may tell of its end in a moment, or may have lost it.
+                    Answer::Gone => {
+                        let on = self.node_of(&uid);
+                        if self.pods.contains_key(&on) {
+                            self.reads(on);
+                        }
+                    }
                     refused => {
                         self.kept.refused += 1;
                         tracing::debug!(pod, answer = refused.label(), "not evicted");
@@ -424,23 +434,32 @@ impl Draining {
                 }
                 Ok(())
             }
-            Reply::Confirmed(name, Ok(None)) => {
-                self.kept.busy.remove(&name);
-                self.kept.troubles.ends(&Trouble::LastLook(Arc::clone(&name)));
-                self.kept.confirmed.push(name);
+            Reply::Reread(name, Ok(read)) => {
+                self.kept.troubles.ends(&Trouble::Reread(Arc::clone(&name)));
+                self.was_read(name, read);
                 Ok(())
             }
-            Reply::Confirmed(name, Ok(Some(_))) => {
-                self.kept.troubles.ends(&Trouble::LastLook(Arc::clone(&name)));
-                // The watch shows the node empty and lags behind this read: ask again after a moment.
-                self.kept.busy.insert(name, Some(Instant::now() + Duration::from_millis(500)));
-                Ok(())
-            }
-            Reply::Confirmed(name, Err(why)) => {
+            Reply::Reread(name, Err(why)) => {
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_FAILURE));
-                let line = format!("node/{name}: cannot look whether it is empty: {why}");
-                self.trouble(Trouble::LastLook(name), &line)
+                let line = format!("node/{name}: its pods cannot be read once more: {why}");
+                self.trouble(Trouble::Reread(name), &line)
             }
         }
+    }
+
+    /// Takes in what the server told of the pods of node `name`. The watch shows what it lacked when the next decision is
+    /// made, and pods that it lost the end of are gone.
+    fn was_read(&mut self, name: Arc<str>, read: PodsRead) {
+        let now = self.clock.now();
+        if read.may_stay(&self.request.policy.rules, &self.surroundings, now) {
+            self.kept.busy.remove(&name);
+            self.kept.confirmed.push(Arc::clone(&name));
+        } else {
+            self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_READ));
+        }
+        if let Some(cache) = self.pods.get(&name) {
+            cache.reread(read.pods, &read.version, |_| true);
+        }
+        self.kept.reread.insert(name, now);
     }
 }

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::disruption::{Charge, Sent};
 use evenkeel_core::drain::{NodeState, RefusedPatches};
+use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::reread::PodsRead;
 use super::waited::{Troubles, Waited};
 use crate::act::NotDone;
 use crate::observe::lean;
@@ -45,8 +47,8 @@ pub(super) enum Reply {
         forced: bool,
         answer: Answer,
     },
-    /// The first pod that still has to leave the node, if there is one, or why that is not known.
-    Confirmed(Arc<str>, Result<Option<String>, String>),
+    /// The pods of a node were read, or why they were not.
+    Reread(Arc<str>, Result<PodsRead, String>),
 }
 
 /// What a drain keeps between two looks.
@@ -58,8 +60,10 @@ pub(super) struct DrainKept {
     pub(super) states: BTreeMap<Arc<str>, NodeState>,
     /// UIDs of the Nodes, as first seen.
     pub(super) uids: BTreeMap<Arc<str>, Arc<str>>,
-    /// Nodes that a look found empty since the last decision.
+    /// Nodes whose pods were read since the last decision, where none has to leave.
     pub(super) confirmed: Vec<Arc<str>>,
+    /// When the pods of each node were last read by a request of their own.
+    pub(super) reread: BTreeMap<Arc<str>, Timestamp>,
     /// The requests that are under way.
     pub(super) running: JoinSet<Reply>,
     /// Nodes that get no new request yet: `None` while one is under way, or the time until which a failed one holds it.

@@ -5,13 +5,13 @@
 //! [`run`] is a drain without a command line.
 
 mod conclusion;
-mod confirm;
 mod display;
 mod draining;
 mod interrupt;
 mod kept;
 mod narrate;
 mod rehearse;
+mod reread;
 mod waited;
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ use crate::observe::lean;
 use display::{DrainForm, DrainTold, Event, Teller};
 use draining::Draining;
 
-/// How many pods a page has in the list that confirms that a node is empty.
+/// How many pods a page has when the pods of a node are listed.
 const PAGE: u32 = 500;
 
 /// How often an uncordon is tried while others change the Node.
@@ -131,7 +131,7 @@ pub(super) struct DrainArgs {
     /// In which order the pods of a node leave.
     #[arg(long, value_enum, default_value_t = PodOrder::Together, value_name = "ORDER")]
     order: PodOrder,
-    /// How many pods a page has in the list that confirms that a node is empty.
+    /// How many pods a page has when the pods of a node are listed.
     #[arg(long, default_value_t = PAGE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunk_size: u32,
     /// The form of the output.

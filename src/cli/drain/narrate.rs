@@ -75,7 +75,7 @@ impl Draining {
             if state.is_final() {
                 // Nothing more is asked of the server about it, but that it is uncordoned.
                 self.kept.troubles.ends(&Trouble::Patch(Arc::clone(name)));
-                self.kept.troubles.ends(&Trouble::LastLook(Arc::clone(name)));
+                self.kept.troubles.ends(&Trouble::Reread(Arc::clone(name)));
             }
             match state {
                 NodeState::Drained { .. } => {

@@ -43,8 +43,8 @@ pub(super) enum Trouble {
     Watch,
     /// With the cordon of the node of this name, or with taking it off.
     Patch(Arc<str>),
-    /// With the last look at the node of this name.
-    LastLook(Arc<str>),
+    /// With reading the pods of the node of this name.
+    Reread(Arc<str>),
 }
 
 /// The troubles that there are, and those that were told lately, each with its line.

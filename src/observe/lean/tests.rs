@@ -279,7 +279,14 @@ fn the_volume_that_a_pod_which_stays_made_for_itself_is_not_waited_for() {
             await_volumes: true,
         };
         let memory = Memory::default();
-        let seen = DrainView { cluster: &cluster, memory: &memory, policy: &policy, stopped: false, now };
+        let seen = DrainView {
+            cluster: &cluster,
+            memory: &memory,
+            policy: &policy,
+            stopped: false,
+            reread: None,
+            now,
+        };
         let budgets = Budgets::new(&cluster, BTreeMap::new(), now);
         let node = cluster.node("n-1").unwrap();
         match NodeDrain::new(now, now).step(node, seen, &budgets).0 {

@@ -46,6 +46,7 @@ fn drained(
         states: &states.into_iter().collect(),
         uids: &BTreeMap::new(),
         confirmed: &[],
+        reread: &BTreeMap::from([(NODE.into(), now())]),
         refused: &RefusedPatches::default(),
         now: now(),
     };

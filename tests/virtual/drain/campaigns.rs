@@ -243,3 +243,20 @@ fn seeds_with_many_faults() {
     }
     campaign("drain: many faults", scripts);
 }
+
+/// Whoever is told by the server that a pod is gone need not wait for the watch that lost its end, nor for the deadline.
+#[test]
+fn a_watch_that_tells_of_no_pod_any_more_holds_up_no_drain() {
+    let watches = |call: &&Call| call.verb == "watch" && call.resource == "pods";
+    let calls = run(1, &[]).calls;
+    let each: Vec<u64> = calls.iter().filter(watches).take(TARGETS.len()).map(|call| call.nth).collect();
+    assert_eq!(each.len(), TARGETS.len());
+    for nth in each {
+        let run = run(1, &[call(nth, 1, "bookmarks")]);
+        assert!(run.wrong.is_empty(), "{:#?}\n{}", run.wrong, run.said);
+        assert_eq!(run.codes, [Ok(0)], "{}", run.said);
+        let took = |line: &str| line.split_once(": drained in ")?.1.split_once(' ')?.0.parse::<u64>().ok();
+        let took: Vec<u64> = run.said.lines().filter_map(took).collect();
+        assert!(took.len() == TARGETS.len() && took.iter().all(|seconds| *seconds < 120), "{}", run.said);
+    }
+}

@@ -4,7 +4,7 @@ mod turns;
 
 use super::*;
 use crate::cluster::{Attachment, Budget, Parts, Pod, Traits};
-use crate::disruption::Sent;
+use crate::disruption::{Sent, may_stay};
 use crate::fixture::{at, budget, node, pod, terminating};
 use crate::toy::ToyCluster;
 
@@ -15,6 +15,7 @@ struct Toy {
     states: BTreeMap<Arc<str>, NodeState>,
     uids: BTreeMap<Arc<str>, Arc<str>>,
     confirmed: Vec<Arc<str>>,
+    reread: BTreeMap<Arc<str>, Timestamp>,
     /// Nodes whose patches the server refuses.
     protected: Vec<Arc<str>>,
     refused: RefusedPatches,
@@ -46,6 +47,7 @@ impl Toy {
             },
             states: BTreeMap::new(),
             confirmed: Vec::new(),
+            reread: BTreeMap::new(),
             protected: Vec::new(),
             refused: RefusedPatches::default(),
             sent: Sent::default(),
@@ -64,6 +66,7 @@ impl Toy {
             states: &self.states,
             uids: &self.uids,
             confirmed: &self.confirmed,
+            reread: &self.reread,
             refused: &self.refused,
             now,
         };
@@ -102,14 +105,25 @@ impl Toy {
                 assert!(self.cluster.evict(&permit, gone), "{} goes past its budget", permit.pod());
             }
             DrainAction::Delete(forced) => {
+                let read = self.reread.get(&forced.asked().node);
+                assert!(read.is_some(), "{} is deleted by what only a watch tells", forced.pod());
                 self.log.push(format!("{} delete {}", self.seconds, forced.pod()));
                 self.cluster.delete(forced.uid(), gone);
             }
-            DrainAction::Confirm(name) => {
-                self.log.push(format!("{} confirm {name}", self.seconds));
-                self.confirmed.push(name);
+            DrainAction::Reread(name) => {
+                self.log.push(format!("{} reread {name}", self.seconds));
+                self.reread.insert(name.clone(), now);
+                let (rules, around) = (&self.request.policy.rules, self.cluster.surroundings());
+                if self.cluster.pods_on(&name).all(|pod| may_stay(pod, rules, around, now)) {
+                    self.confirmed.push(name);
+                }
             }
         }
+    }
+
+    /// The pods of every node were read at `read`.
+    fn nodes_read(&self, read: Timestamp) -> BTreeMap<Arc<str>, Timestamp> {
+        self.request.nodes.iter().map(|name| (name.clone(), read)).collect()
     }
 
     fn run(&mut self) -> String {
@@ -149,7 +163,7 @@ fn a_node_is_cordoned_emptied_settled_and_looked_at_again() {
         1 cordon n-1
         2 evict cart-1
         2 evict web-1
-        7 confirm n-1
+        7 reread n-1
         n-1: drained"#]]
     .assert_eq(&toy.run());
 }
@@ -161,7 +175,7 @@ fn who_does_not_want_to_settle_has_the_node_looked_at_as_soon_as_it_is_empty() {
     expect_test::expect![[r#"
         1 cordon n-1
         2 evict web-1
-        5 confirm n-1
+        5 reread n-1
         n-1: drained"#]]
     .assert_eq(&toy.run());
 }
@@ -173,9 +187,9 @@ fn every_node_is_cordoned_before_the_first_pod_leaves() {
         1 cordon n-1
         1 cordon n-2
         2 evict a-1
-        7 confirm n-1
+        7 reread n-1
         8 evict b-1
-        11 confirm n-2
+        11 reread n-2
         n-1: drained
         n-2: drained"#]]
     .assert_eq(&toy.run());
@@ -195,6 +209,7 @@ fn a_budget_that_never_allows_ends_with_its_reason() {
     expect_test::expect![[r#"
         1 cordon n-1
         2 evict web-1
+        35 reread n-1
         n-1: pod shop/cart-1: PDB shop/cart can never allow an eviction: it needs 1 healthy of 1 (1 healthy now)"#]]
     .assert_eq(&toy.run());
 }
@@ -228,26 +243,29 @@ fn what_happens_when_the_time_is_over() {
     expect_test::expect![[r#"
         1 cordon n-1
         1 cordon n-2
-        22 evict web-1
-        25 confirm n-2
+        22 reread n-1
+        23 evict web-1
+        26 reread n-2
         n-1: not drained within 20 s: pod shop/cart-1: PDB shop/cart allows 0 evictions: 2 of 3 healthy, 2 needed
         n-2: drained"#]]
     .assert_eq(&run(OnTimeout::Park, false));
     expect_test::expect![[r#"
         1 cordon n-1
         1 cordon n-2
-        22 uncordon n-1
-        22 uncordon n-2
+        22 reread n-1
+        23 uncordon n-1
+        23 uncordon n-2
         n-1: not drained within 20 s: pod shop/cart-1: PDB shop/cart allows 0 evictions: 2 of 3 healthy, 2 needed
         n-2: halted, because another node could not be drained"#]]
     .assert_eq(&run(OnTimeout::Halt, true));
     expect_test::expect![[r#"
         1 cordon n-1
         1 cordon n-2
-        22 delete cart-1
-        25 confirm n-1
-        26 evict web-1
-        29 confirm n-2
+        22 reread n-1
+        23 delete cart-1
+        26 reread n-1
+        27 evict web-1
+        30 reread n-2
         n-1: drained
         n-2: drained"#]]
     .assert_eq(&run(OnTimeout::Force, false));
@@ -272,6 +290,7 @@ fn of_a_drain_that_halts_no_other_node_is_asked_for_anything() {
         states: &states,
         uids: &toy.uids,
         confirmed: &[],
+        reread: &toy.nodes_read(at(21)),
         refused: &RefusedPatches::default(),
         now: at(22),
     };
@@ -315,7 +334,7 @@ fn a_drain_that_crashed_goes_on_from_the_cordon() {
     toy.cluster.change_node("n-1", |node| {
         (node.unschedulable, node.cordoned_by) = (true, Some("drain:2027-01-01T00:00:00Z/ann".into()));
     });
-    assert_eq!(toy.run(), "1 evict web-1\n6 confirm n-1\nn-1: drained");
+    assert_eq!(toy.run(), "1 evict web-1\n6 reread n-1\nn-1: drained");
 }
 
 #[test]
@@ -390,6 +409,7 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
         states: &toy.states,
         uids: &toy.uids,
         confirmed: &toy.confirmed,
+        reread: &toy.reread,
         refused: &RefusedPatches::default(),
         now: at(31),
     };
@@ -397,7 +417,8 @@ fn volumes_of_pods_that_left_are_waited_for_where_that_is_asked_for() {
     assert_eq!(waits["n-1"], "volume pv-1 (shop/data) still attached to it");
     let mut late = Toy { seconds: 60, ..toy };
     late.request.policy.timeout = Some(SignedDuration::from_secs(50));
-    late.tick();
+    // Its pods are read once more before it is given up.
+    (0..2).for_each(|_| _ = late.tick());
     let NodeState::Failed { why } = &late.states["n-1"] else { panic!("{:?}", late.states) };
     assert_eq!(why.to_string(), "not drained within 50 s: volume pv-1 (shop/data) still attached to it");
     assert_eq!(why.told(), why.to_string(), "it says once that the node is not drained");
@@ -449,7 +470,7 @@ fn a_node_whose_patch_is_refused_for_long_is_given_up_and_the_others_go_on() {
     expect_test::expect![[r#"
         1 cordon n-2
         12 evict web-2
-        15 confirm n-2
+        15 reread n-2
         n-1: the API server refuses to cordon it: no right; run the drain again when it allows that
         n-2: drained"#]]
     .assert_eq(&toy.run());

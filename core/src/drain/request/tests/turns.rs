@@ -15,17 +15,19 @@ fn a_drain_that_forces_uses_the_deadline_of_pods_that_its_budgets_keep_on_their_
         1 cordon n-1
         2 evict etcd-b
         2 evict web-1
-        22 delete etcd-n-1
-        25 confirm n-1
+        22 reread n-1
+        23 delete etcd-n-1
+        26 reread n-1
         n-1: drained"#]]
     .assert_eq(&run(1, vec![twice, guard("etcd", "n-1"), pod("web", 1, "n-1")]));
     expect_test::expect![[r#"
         1 cordon n-1
         1 cordon n-2
         2 evict etcd-n-1
-        7 confirm n-1
-        28 delete etcd-n-2
-        31 confirm n-2
+        7 reread n-1
+        28 reread n-2
+        29 delete etcd-n-2
+        32 reread n-2
         n-1: drained
         n-2: drained"#]]
     .assert_eq(&run(2, vec![guard("etcd", "n-1"), guard("etcd", "n-2")]));
@@ -43,11 +45,13 @@ fn a_drain_that_forces_does_not_open_two_nodes_whose_second_budget_lets_one_go_a
         1 cordon n-1
         1 cordon n-2
         2 evict etcd-n-1
-        22 delete api-n-1
-        25 confirm n-1
-        46 delete api-n-2
-        46 delete etcd-n-2
-        49 confirm n-2
+        22 reread n-1
+        23 delete api-n-1
+        26 reread n-1
+        47 reread n-2
+        48 delete api-n-2
+        48 delete etcd-n-2
+        51 reread n-2
         n-1: drained
         n-2: drained"#]]
     .assert_eq(&toy.run());
@@ -71,6 +75,7 @@ fn only_nodes_that_this_drain_or_its_person_cordoned_are_given_back() {
             states: &toy.states,
             uids: &toy.uids,
             confirmed: &[],
+            reread: &BTreeMap::new(),
             refused: &RefusedPatches::default(),
             now: at(1),
         };
@@ -139,9 +144,9 @@ fn the_time_of_a_node_that_is_held_up_counts_from_when_it_could_have_begun() {
         1 cordon n-1
         1 cordon n-2
         17 evict web-1
-        20 confirm n-1
+        20 reread n-1
         31 evict etcd-n-2
-        34 confirm n-2
+        34 reread n-2
         n-1: drained
         n-2: drained"#]]
     .assert_eq(&run(30));
@@ -149,7 +154,7 @@ fn the_time_of_a_node_that_is_held_up_counts_from_when_it_could_have_begun() {
         1 cordon n-1
         1 cordon n-2
         17 evict web-1
-        20 confirm n-1
+        20 reread n-1
         n-1: drained
         n-2: 1 of its pods under PDB shop/etcd can run on it only, 0 on nodes that are being drained, and 0 may be away now"#]].assert_eq(&run(60));
 }
