@@ -33,6 +33,12 @@ fn here(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drain").join(file)
 }
 
+/// Somebody who may drain and has no other right, by the roles that are shipped.
+async fn with_drainer(cluster: &Cluster) -> TestResult {
+    cluster.apply(Path::new(env!("CARGO_MANIFEST_DIR")).join("config/drain")).await?;
+    Ok(cluster.apply(here("drainer.yaml")).await?)
+}
+
 /// A cluster with workloads, all of them healthy, and who drains it.
 struct Scene {
     cluster: Cluster,
@@ -43,7 +49,7 @@ impl Scene {
     async fn begin(workers: usize, manifest: &str) -> Result<Self, Failure> {
         let group = NodeGroup::workers(workers).pool("w").label("hard", "no");
         let cluster = Cluster::builder().nodes(group).start().await?;
-        cluster.apply(here("drainer.yaml")).await?;
+        with_drainer(&cluster).await?;
         cluster.apply(here(manifest)).await?;
         let kubeconfig = cluster.service_account_kubeconfig("ops", "drainer").await?;
         Ok(Self { cluster, kubeconfig })

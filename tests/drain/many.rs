@@ -13,7 +13,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tokio::process::Child;
 
-use super::{Scene, evictions, here};
+use super::{Scene, evictions, here, with_drainer};
 
 /// Pods on other nodes than those that are drained.
 const OTHERS: [usize; 3] = [0, 10_000, 50_000];
@@ -85,9 +85,8 @@ fn many() -> TestResult {
         let group = NodeGroup::workers(4).pool("w").label("hard", "no");
         let cluster =
             Cluster::builder().nodes(group).extra_arg(Role::ControllerManager, alive).start().await?;
-        for file in ["drainer.yaml", "workloads.yaml"] {
-            cluster.apply(here(file)).await?;
-        }
+        with_drainer(&cluster).await?;
+        cluster.apply(here("workloads.yaml")).await?;
         let kubeconfig = cluster.service_account_kubeconfig("ops", "drainer").await?;
         let scene = Scene { cluster, kubeconfig };
         scene.kubectl(&["create", "namespace", "many"]).await?;

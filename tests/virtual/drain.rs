@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::campaign::{self, Wrong, all, virtually};
 use super::deeds::happens;
 use super::kube_api::{BASE_SEED, BUDGETS, Base, Kube, PODS};
+use super::rights::{Account, beyond};
 use super::script::{self, Step};
 use watcher::{Budget, DRAINER, TARGETS, Watcher, labels, seen};
 
@@ -241,7 +242,7 @@ async fn life(seed: u64, script: &[Step]) -> Run {
 
 /// Every request by itself and all of them together.
 fn asked_well(calls: &[Call]) -> Wrong {
-    let mut wrong = Vec::new();
+    let mut wrong = beyond(calls, Account::Drainer);
     let mut asked: BTreeMap<String, Vec<Instant>> = BTreeMap::new();
     for call in calls.iter().filter(|call| call.is_write()) {
         let line = call.line();

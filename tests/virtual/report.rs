@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::campaign::{self, Wrong, all, virtually};
 use super::kube_api::{BASE_SEED, Base, Kube};
 use super::replica::replica;
-use super::rights::beyond;
+use super::rights::{Account, beyond};
 use super::script::{self, Step};
 
 const REPORT: &str = "/apis/evenkeel.dev/v1alpha1/clusterskewreports/cluster";
@@ -311,7 +311,7 @@ async fn life(seed: u64, script: &[Step]) -> Run {
     stop.cancel();
     let _ = (first.await, second.await);
     let mut wrong = std::mem::take(&mut watcher.lock().unwrap().wrong);
-    wrong.extend(beyond(&calls, false));
+    wrong.extend(beyond(&calls, Account::Reporter));
     Run { wrong, report, calls }
 }
 

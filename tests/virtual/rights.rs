@@ -1,9 +1,9 @@
-//! Whether the roles that are shipped allow what the operator asks for: the virtual cluster itself asks nobody who he is.
+//! Whether the roles that are shipped allow what Evenkeel asks for: the virtual cluster itself asks nobody who he is.
 //!
 //! Here belongs how a role is read and what it allows, as the RBAC authorizer has it: a request is allowed if one rule of
-//! one role that is bound to who asks allows it. The rules of Evenkeel name everything, so that `*` is not understood. Never here:
-//! paths that are no resource, which `tests/limits` asks a real server for. Invariant: a request for a resource that the roles
-//! do not allow is never passed over.
+//! one role that is bound to who asks allows it. The rules of Evenkeel name everything, so that `*` is not understood.
+//! Paths that are no resource do not belong here: `tests/limits` asks a real server for them. The invariant: a request for a
+//! resource that the roles do not allow is never passed over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -15,14 +15,17 @@ use super::campaign::Wrong;
 
 /// The files with roles. Two of them are optional: with the one pods may be deleted, and only under `onTimeout: Force` they are,
 /// which the watcher of an upgrade checks; with the other the gate of these runs may be read.
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     include_str!("../../config/default/reporter.yaml"),
     include_str!("../../config/upgrade/upgrader.yaml"),
     include_str!("../../config/force/force.yaml"),
     include_str!("../../config/gates/reader.yaml"),
+    include_str!("../../config/drain/drainer.yaml"),
 ];
 const REPORTER: &str = "evenkeel-reporter";
 const UPGRADER: &str = "evenkeel-upgrader";
+/// Whom a person binds to the role for `evenkeel drain`.
+const DRAINER: &str = "evenkeel-drainer";
 /// `config/upgrade/kustomization.yaml` binds the upgrader, too, where a binding has this label.
 const OF_REPORTERS: (&str, &str) = ("evenkeel.dev/role", "reporter");
 
@@ -96,6 +99,11 @@ impl Rights {
             let place = &binding.metadata.namespace;
             rights.extend(role.rules.iter().map(|rule| (place.clone(), rule.clone())));
         }
+        // The role of a drainer is bound to nobody as it is shipped.
+        let unbound = manifests.iter().filter(|of| of.kind == "ClusterRole" && of.metadata.name == DRAINER);
+        rights.extend(
+            unbound.filter(|_| account == DRAINER).flat_map(|of| &of.rules).map(|rule| (None, rule.clone())),
+        );
         Self(rights)
     }
 
@@ -110,11 +118,27 @@ impl Rights {
     }
 }
 
-/// What the operator asked for and may not, by the roles of `config/upgrade` or, without upgrades, of `config/default`.
-pub fn beyond(calls: &[Call], upgrades: bool) -> Wrong {
-    static RIGHTS: [OnceLock<Rights>; 2] = [OnceLock::new(), OnceLock::new()];
-    let rights =
-        RIGHTS[usize::from(upgrades)].get_or_init(|| Rights::of(if upgrades { UPGRADER } else { REPORTER }));
+/// Who asks, as the roles have it.
+#[derive(Clone, Copy)]
+pub enum Account {
+    /// The operator with `config/default` alone.
+    Reporter,
+    /// The operator with `config/upgrade`.
+    Upgrader,
+    /// Who runs `evenkeel drain`, with `config/drain`.
+    Drainer,
+}
+
+/// What was asked for by Evenkeel, as this account, and is not allowed to it.
+pub fn beyond(calls: &[Call], account: Account) -> Wrong {
+    static RIGHTS: [OnceLock<Rights>; 3] = [const { OnceLock::new() }; 3];
+    let rights = RIGHTS[account as usize].get_or_init(|| {
+        Rights::of(match account {
+            Account::Reporter => REPORTER,
+            Account::Upgrader => UPGRADER,
+            Account::Drainer => DRAINER,
+        })
+    });
     // Which kinds are served, and how a server is, everybody may ask who has logged in.
     let ours = calls.iter().filter(|call| call.agent.starts_with("evenkeel") && !call.resource.is_empty());
     let mut wrong: BTreeSet<String> = BTreeSet::new();
@@ -143,7 +167,10 @@ pub fn beyond(calls: &[Call], upgrades: bool) -> Wrong {
 
 #[test]
 fn roles_allow_what_they_name_and_nothing_else() {
-    let (reporter, upgrader) = (Rights::of(REPORTER), Rights::of(UPGRADER));
+    /// Of the requests below, those that a drainer may send.
+    const OF_DRAINERS: [(&str, &str); 4] =
+        [("list", "nodes"), ("patch", "nodes"), ("list", "pods"), ("create", "pods/eviction")];
+    let (reporter, upgrader, drainer) = (Rights::of(REPORTER), Rights::of(UPGRADER), Rights::of(DRAINER));
     for (asked, allowed) in [
         ("list nodes", "both"),
         ("patch nodes worker-1", "upgrader"),
@@ -181,5 +208,6 @@ fn roles_allow_what_they_name_and_nothing_else() {
             (true, false) => "reporter",
         };
         assert_eq!(may, allowed, "{asked:?}");
+        assert_eq!(drainer.allow(&asked), OF_DRAINERS.contains(&(verb, resource)), "{asked:?}");
     }
 }

@@ -7,12 +7,12 @@ use evenkeel_sim::faults::Call;
 use tokio::time::Instant;
 
 use super::super::super::campaign::Wrong;
-use super::super::super::rights::beyond;
+use super::super::super::rights::{Account, beyond};
 use super::Watcher;
 
 /// Each request by itself and all of them together.
 pub fn asked_well(calls: &[Call]) -> Wrong {
-    let mut wrong = beyond(calls, true);
+    let mut wrong = beyond(calls, Account::Upgrader);
     let mut asked: BTreeMap<String, Vec<Instant>> = BTreeMap::new();
     let ours = |call: &&Call| call.agent.starts_with("evenkeel") && !call.agent.ends_with("-lease");
     let ours: Vec<&Call> = calls.iter().filter(ours).collect();
