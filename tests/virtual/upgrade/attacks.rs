@@ -145,7 +145,7 @@ impl Attacked {
         self.at_writes(&["crash-before", "crash-after"])
     }
 
-    /// Every fault at every request that can meet it.
+    /// Every fault at every request that can meet it; of an upgrade of another kind than the usual, one of each class.
     pub fn faults(&self) -> Vec<Script> {
         self.faults_at(|_| true)
     }

@@ -1,7 +1,9 @@
-//! What happens to an upgrade: every fault at every request, deaths, failovers, lost events, people. What must hold is
-//! checked by the module above.
+//! What happens to the usual upgrade (static pods, an external executor, `controlPlane.unit: Component`): every fault at
+//! every request, deaths, failovers, lost events, people. What must hold is checked by the module above.
 //!
-//! A run takes a second, so that a change is tried with a few of each kind, and `EVENKEEL_CAMPAIGN=long` with all.
+//! A run takes a second, so that a change is tried with a few of each kind. `EVENKEEL_CAMPAIGN=long` plays each fault at
+//! each request; of watches that end at most 120 for each kind, of events of Leases at most 40; and what clocks, machines
+//! and people do at 60 moments, spread over the upgrade. docs/virtual-cluster.md lists all that is left out.
 
 use evenkeel_sim::faults::Call;
 

@@ -13,6 +13,7 @@ use super::super::replica::{clients, clock, options};
 use super::super::script;
 use super::UP;
 use super::base::{self, Setting, UPGRADES};
+use super::watcher::rest::asked_well;
 
 /// The page of metrics at `address`. The virtual clock stands still meanwhile.
 pub async fn page(address: SocketAddr) -> String {
@@ -40,10 +41,12 @@ fn after_two_minutes(refused: &[&str]) -> String {
         let (process, stop) = (cluster.process("evenkeel-a"), CancellationToken::new());
         let options = OperatorOptions { listen, ..options("a", 1, true) };
         let running = tokio::spawn(operate(clients(&process), options, clock(&cluster), stop.clone()));
+        cluster.faults().record();
         sleep(Duration::from_mins(2)).await;
         let page = page(listen).await;
         stop.cancel();
         assert!(running.await.unwrap().is_ok());
+        assert_eq!(asked_well(&cluster.faults().record()), Wrong::new());
         page
     });
     assert_eq!(wrong, Wrong::new());

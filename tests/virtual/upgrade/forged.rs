@@ -422,7 +422,7 @@ fn invariant_10_somebody_writes_who_lost_the_lease() {
         10,
         &said(async |stage| {
             let lease = json!({"metadata": {"name": "evenkeel"}, "spec": {"holderIdentity": "b_1"}});
-            let leases = "/apis/coordination.k8s.io/v1/namespaces/evenkeel-system/leases";
+            let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
             stage.person.create(leases, &lease).await;
             stage.claim("kube-apiserver", "cp-1", "").await;
         }),

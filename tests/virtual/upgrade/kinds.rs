@@ -1,6 +1,9 @@
 //! The same attacks on the other kinds of upgrades: by Jobs, of a control plane that runs on hosts, of whole nodes of a
 //! control plane as kubeadm moves them, of nodes that cannot be drained, and by executors that fail. To Jobs and hosts
 //! there also happens what happens to machines, clocks and people's minds.
+//!
+//! A long campaign plays here one fault of each class at each request, and a part of the events; all answers and single
+//! events are the usual upgrade's (`campaigns.rs`). What clocks, machines and people do comes at 40 moments.
 
 use evenkeel_sim::faults::Call;
 
@@ -11,7 +14,8 @@ use super::policies::end_as;
 use super::random::plain;
 use super::{campaign, campaign_by};
 
-/// Of each attack a few, and in a long campaign all.
+/// Of each attack a few. In a long campaign all that [`Attacked`] makes of an upgrade of another kind: one fault of each class
+/// at each request, and at most 30 events of each resource.
 fn everything(attacked: &Attacked) -> Vec<Script> {
     let mut scripts = spread(attacked.faults(), 4);
     scripts.extend(more(attacked));
@@ -75,8 +79,8 @@ fn nodes_that_cannot_be_drained_meet_everything() {
     campaign_by("upgrade: everything, of special pods", scripts, plain);
 }
 
-/// Of each attack on an upgrade whose requests are as those of another kind a few. In a long campaign all but for events, of
-/// which only those count that tell of executors.
+/// Of each attack on an upgrade whose requests are as those of another kind a few. In a long campaign every crash, pause and
+/// cut, and at most 30 events of each resource that tells of executors.
 fn deaths(attacked: &Attacked) -> Vec<Script> {
     let told = ["nodes", "pods", "jobs.batch", "nodeupgrades.evenkeel.dev"];
     let mut scripts = spread(attacked.crashes(), 2);

@@ -11,6 +11,7 @@ use super::super::kube_api::Kube;
 use super::super::replica::replica;
 use super::base::{self, Setting, UPGRADES};
 use super::executor::Executor;
+use super::watcher::rest::asked_well;
 use super::{UP, condition};
 
 /// The status of the upgrade as soon as `so` is true of it.
@@ -45,6 +46,7 @@ fn an_upgrade_says_how_long_it_takes_and_what_it_did_before() {
         let (cluster, kube) = base::start(&setting, 1).await;
         let _executor = Executor::start(&cluster, &setting);
         kube.create(UPGRADES, &setting.upgrade(UP, &setting.to)).await;
+        cluster.faults().record();
         let stop = CancellationToken::new();
         let running = tokio::spawn(replica(cluster.clone(), "a", true, stop.clone()));
         let first = when(&kube, |object| object["status"]["plan"]["hash"].is_string()).await;
@@ -59,6 +61,7 @@ fn an_upgrade_says_how_long_it_takes_and_what_it_did_before() {
         let again = when(&kube, |object| is_complete(object, "v1.37.2")).await;
         stop.cancel();
         running.await.unwrap();
+        assert_eq!(asked_well(&cluster.faults().record()), Wrong::new());
         [first, midway, done, again]
     });
     assert_eq!(wrong, Wrong::new());
@@ -102,6 +105,7 @@ fn what_keeps_nodes_from_being_drained_is_told_before_the_approval() {
         kube.budget("web", Some(json!({"minAvailable": 10}))).await;
         sleep(Duration::from_secs(10)).await;
         kube.create(UPGRADES, &setting.upgrade(UP, &setting.to)).await;
+        cluster.faults().record();
         let stop = CancellationToken::new();
         let running = tokio::spawn(replica(cluster.clone(), "a", true, stop.clone()));
         let first = when(&kube, |object| object["status"]["plan"]["hash"].is_string()).await;
@@ -115,6 +119,7 @@ fn what_keeps_nodes_from_being_drained_is_told_before_the_approval() {
         let third = when(&kube, |object| about_web(&object["status"]).is_null()).await;
         stop.cancel();
         running.await.unwrap();
+        assert_eq!(asked_well(&cluster.faults().record()), Wrong::new());
         [first, second, third]
     });
     assert_eq!(wrong, Wrong::new());

@@ -25,6 +25,7 @@ use super::base::{self, Setting, UPGRADES};
 use super::executor::Executor;
 use super::figures::page;
 use super::installed::{nodes_that_are, story};
+use super::watcher::rest::asked_well;
 use super::{UP, condition, people};
 
 /// What is told of the upgrade by everybody who tells of it.
@@ -53,6 +54,7 @@ fn told(script: &str, after: Duration) -> Voices {
             }
         }
         script::arm(&cluster, &script);
+        cluster.faults().record();
         let begun = Instant::now();
         kube.create(UPGRADES, &setting.upgrade(UP, &setting.to)).await;
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -72,6 +74,7 @@ fn told(script: &str, after: Duration) -> Voices {
         };
         stop.cancel();
         assert!(running.await.unwrap().is_ok());
+        assert_eq!(asked_well(&cluster.faults().record()), Wrong::new());
         told
     });
     assert_eq!(wrong, Wrong::new());

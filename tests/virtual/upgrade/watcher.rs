@@ -8,6 +8,7 @@ mod approval;
 mod approved;
 mod blind;
 mod checks;
+mod controllers;
 mod executors;
 pub mod faults;
 mod model;
@@ -21,7 +22,6 @@ mod starting;
 mod taints;
 mod turns;
 mod waits;
-mod work;
 mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -245,7 +245,9 @@ impl Watcher {
                     self.job(write);
                 }
             }
-            "leases.coordination.k8s.io" if write.name() == "evenkeel" => {
+            "leases.coordination.k8s.io"
+                if (write.namespace(), write.name()) == ("kube-system", "evenkeel") =>
+            {
                 let after = write.after().unwrap_or_default();
                 self.leader = text(&after["spec"]["holderIdentity"]);
                 return;

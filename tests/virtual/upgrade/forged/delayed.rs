@@ -10,7 +10,7 @@ use super::super::super::script;
 use super::super::watcher::faults::fair;
 use super::{Stage, UP, UPGRADES, Wrong, names, said};
 
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/evenkeel-system/leases";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 impl Stage {
     /// The first request of the operator meets `fault`.
