@@ -12,7 +12,7 @@ pub(super) async fn run(args: CheckArgs) -> Result<u8, String> {
     let report = report_of(&args.observe, "check").await?;
     // Whatever it fails on: that the version is missing is itself a warning, and is no finding about the cluster.
     if report.judged.servers.is_none() {
-        return Err(report.missing.iter().find(|line| line.contains("kube-apiserver")).map_or_else(
+        return Err(report.without_servers.map_or_else(
             || "no kube-apiserver's version is known; say --apiserver-version v1.36.4".to_owned(),
             |line| format!("nothing can be judged: {line}"),
         ));

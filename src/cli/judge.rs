@@ -71,6 +71,9 @@ pub(super) fn judged(
         subject,
         places: ObjectFiles::default(),
         missing: inventory.missing.iter().map(|missing| missing.reason.to_string()).collect(),
+        without_servers: [Source::Versions, Source::Endpoints]
+            .into_iter()
+            .find_map(|source| inventory.reason(source).map(str::to_owned)),
         nodes: cluster.nodes().len(),
         seen: Some(now),
         platform: inventory.platform,
@@ -111,6 +114,7 @@ pub(super) fn files(
         subject,
         places: snapshot.places().clone(),
         missing,
+        without_servers: snapshot.without_servers(&cluster),
         platform,
         hidden: snapshot.hidden(&cluster),
         // Files without budgets may come from a cluster that has some.

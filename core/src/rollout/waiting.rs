@@ -85,6 +85,15 @@ impl WaitReason {
     /// A node is parked.
     pub(super) const NODE_PARKED: Self = Self::Upgrade(UpgradePhase::NodesParked);
 
+    /// Those that are about nodes that are out of the rollout for now, which a status names besides.
+    pub const OF_NODES_THAT_ARE_OUT: [Self; 5] = [
+        Self::NODE_PARKED,
+        Self::NODE_FAILED,
+        Self::NODES_HELD,
+        Self::Upgrade(UpgradePhase::CompletedWithExceptions),
+        Self::NodeExcepted,
+    ];
+
     /// Those that are not reasons of the upgrade as a whole.
     pub const OTHERS: [Self; 16] = [
         Self::PlanBlocked,

@@ -70,6 +70,13 @@ impl CauseReport {
         self.stopped || self.causes.iter().any(|cause| cause.outlook <= self.fail_on.outlook())
     }
 
+    /// `PASSED, incomplete`, with the words for either end.
+    fn outcome(&self, failed: &str, passed: &str) -> String {
+        let word = if self.failed() { failed } else { passed };
+        let incomplete = if self.missing.is_empty() { "" } else { ", incomplete" };
+        format!("{word}{incomplete}")
+    }
+
     fn counts(&self) -> String {
         let of = |outlook| self.causes.iter().filter(|cause| cause.outlook == outlook).count();
         let (never, not_now, caution) = (of(Outlook::Never), of(Outlook::NotNow), of(Outlook::Caution));
@@ -156,7 +163,12 @@ fn text(report: &CauseReport, wide: bool, paint: Paint) -> String {
         line("Object", report.subject.first().map_or("", |(_, subject)| subject));
         line("Answer", &paint.on(ink, answer));
     } else {
-        let word = if failed { paint.on(Ink::Bad, "FAILED") } else { paint.on(Ink::Good, "PASSED") };
+        let ink = match failed {
+            true => Ink::Bad,
+            false if report.missing.is_empty() => Ink::Good,
+            false => Ink::Care,
+        };
+        let word = paint.on(ink, &report.outcome("FAILED", "PASSED"));
         let fails_on = report.fail_on.outlook().name();
         line("Preflight", &format!("{word}   {}   fails on {fails_on}", report.counts()));
     }
@@ -248,7 +260,7 @@ fn document(report: &CauseReport) -> Value {
 }
 
 fn in_markdown(report: &CauseReport) -> String {
-    let word = if report.failed() { "failed" } else { "passed" };
+    let word = report.outcome("failed", "passed");
     let escaped = markdown::escaped;
     let mut text = match &report.line {
         Some(line) => format!("## {}\n\n", escaped(line)),

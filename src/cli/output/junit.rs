@@ -1,4 +1,5 @@
-//! JUnit XML: what pipelines show as test results. One case for each row that is well and for each thing that is not.
+//! JUnit XML: what pipelines show as test results. There is one case for each row that is well and for each thing that
+//! is not.
 //!
 //! Nothing here judges: levels and words come from `outcome`. The invariant: no text of the cluster is written without
 //! `escaped`, so the document can be parsed whatever names it holds.

@@ -1,7 +1,7 @@
 //! Colour and width of the terminal, for output that a person reads.
 //!
-//! Here belongs what a colour means and whether there is one; no words. The invariant: a file or a pipe gets neither
-//! colour nor a width by itself.
+//! Here belongs what a colour means and whether there is one; words never belong here. The invariant: a file or a pipe
+//! gets neither colour nor a width by itself.
 
 use std::env::var_os;
 use std::io::{IsTerminal as _, stdout};

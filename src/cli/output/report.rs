@@ -1,6 +1,6 @@
 //! What is shown in every form: what was looked at with its judgement, how, and the lines that forms share.
 //!
-//! Never here: how a form is written. The invariant: a line that several forms have says the same in each.
+//! How a form is written never belongs here. The invariant: a line that several forms have says the same in each.
 
 use evenkeel_core::disruption::preflight::Cause;
 use evenkeel_core::skew::{Assessment, Row, Verdict};
@@ -25,6 +25,8 @@ pub(in super::super) struct Report {
     pub(in super::super) budgets: Option<Vec<Cause>>,
     /// What was not seen, one line each.
     pub(in super::super) missing: Vec<String>,
+    /// Why no version of a kube-apiserver was seen, in one line, where that is known.
+    pub(in super::super) without_servers: Option<String>,
     /// How many Nodes there are.
     pub(in super::super) nodes: usize,
     /// When the cluster was as it is shown; `None` if files do not say.

@@ -2,6 +2,7 @@
 //!
 //! The invariant: every line is as the operator wrote it, but for characters that would act on a terminal.
 
+use evenkeel_core::rollout::WaitReason;
 use evenkeel_core::text::harmless;
 use kube::{Resource as _, ResourceExt as _};
 use serde::Serialize;
@@ -11,7 +12,8 @@ use crate::api::upgrade::WaitingFor;
 use crate::api::{ClusterUpgrade, ConditionStatus, ConditionType, NodeUpgrade, claim_of};
 
 /// What is said of an upgrade of which the operator has said nothing yet.
-const UNTOLD: &str = "no operator has looked at it yet; is one installed that drives upgrades (kubectl apply -k config/upgrade)?";
+const UNTOLD: &str = "no operator has looked at it yet; install one that drives upgrades (kubectl apply -k config/upgrade), or \
+                      read in the log of the one that is there what it waits for";
 
 /// How the upgrades of a cluster stand.
 #[derive(Serialize)]
@@ -89,10 +91,6 @@ pub(super) struct NodeOut {
     pub(super) reason: String,
 }
 
-/// The reasons that name a node that is out.
-const OF_NODES: [&str; 5] =
-    ["NodesParked", "NodesFailed", "NodesHeld", "CompletedWithExceptions", "NodeExcepted"];
-
 impl UpgradeRow {
     /// `WaitingForWindow: no window is open; opens …`
     pub(super) fn line(&self) -> String {
@@ -107,7 +105,9 @@ impl UpgradeRow {
     /// What it waits for besides what condition Ready says, and besides nodes that are out, which are named with their
     /// reasons elsewhere.
     pub(super) fn other_waits(&self) -> impl Iterator<Item = &WaitingRow> {
-        let of_out = |of: &WaitingRow| !self.out.is_empty() && OF_NODES.contains(&of.reason.as_str());
+        let names_nodes =
+            |of: &WaitingRow| WaitReason::OF_NODES_THAT_ARE_OUT.iter().any(|known| known.name() == of.reason);
+        let of_out = move |of: &WaitingRow| !self.out.is_empty() && names_nodes(of);
         self.waiting_for.iter().filter(move |of| of.message != self.message && !of_out(of))
     }
 

@@ -301,6 +301,20 @@ impl Snapshot {
         platform::hidden(self.platform(), cluster, &[], !self.pods.is_empty())
     }
 
+    /// Why no kube-apiserver of `cluster` (the one of these files, with what a person added) has a known version, in one line
+    /// that says what to add; `None` where one has.
+    pub fn without_servers(&self, cluster: &Cluster) -> Option<String> {
+        let mut servers = cluster.of(Component::KubeApiserver);
+        let unknown = servers.all(|server| server.version.known().is_none());
+        let why = match &self.without_server {
+            Some(file) => format!("{file} names no server: kubectl did not reach it"),
+            None => "no kube-apiserver's version is in the files".to_owned(),
+        };
+        unknown.then(|| {
+            format!("{why}; add the output of `kubectl version -o json`, or say --apiserver-version v1.36.4")
+        })
+    }
+
     /// What `cluster` (the one of these files, with what a person added) was made without, one line each.
     pub fn missing(&self, cluster: &Cluster) -> Vec<String> {
         let mut lines = self.faults.clone();
@@ -313,16 +327,7 @@ impl Snapshot {
                 self.re_created
             ));
         }
-        let servers = || cluster.of(Component::KubeApiserver);
-        if servers().all(|server| server.version.known().is_none()) {
-            let why = match &self.without_server {
-                Some(file) => format!("{file} names no server: kubectl did not reach it"),
-                None => "no kube-apiserver's version is in the files".to_owned(),
-            };
-            lines.push(format!(
-                "{why}; add the output of `kubectl version -o json`, or say --apiserver-version v1.36.4"
-            ));
-        }
+        lines.extend(self.without_servers(cluster));
         if let Some(unseen) = self.unseen_without_pods(cluster) {
             lines.push(format!(
                 "no pod of kube-system is in the files, so {unseen} are not seen; add the output of \

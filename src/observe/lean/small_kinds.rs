@@ -33,19 +33,19 @@ pub struct PodDisruptionBudget {
 struct BudgetSpec {
     selector: Option<cluster::Selector>,
     unhealthy_pod_eviction_policy: Option<String>,
-    min_available: Option<Amount>,
-    max_unavailable: Option<Amount>,
+    min_available: Option<IntOrPercent>,
+    max_unavailable: Option<IntOrPercent>,
 }
 
 /// A number, a percentage, or something that is neither.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-enum Amount {
+#[serde(untagged, expecting = "its minAvailable or maxUnavailable is neither a whole number nor a text")]
+enum IntOrPercent {
     Number(i32),
     Text(String),
 }
 
-impl Amount {
+impl IntOrPercent {
     fn quantity(&self) -> Option<Quantity> {
         match self {
             Self::Number(number) => Some(Quantity::Count(*number)),
@@ -56,8 +56,9 @@ impl Amount {
 
 /// What a spec asks for; the controller looks at `maxUnavailable` first.
 fn demand(spec: &BudgetSpec) -> Demand {
-    let read =
-        |amount: &Amount, as_: fn(Quantity) -> Demand| amount.quantity().map_or(Demand::Unreadable, as_);
+    let read = |amount: &IntOrPercent, as_: fn(Quantity) -> Demand| {
+        amount.quantity().map_or(Demand::Unreadable, as_)
+    };
     match (&spec.max_unavailable, &spec.min_available) {
         (Some(amount), _) => read(amount, Demand::MaxUnavailable),
         (None, Some(amount)) => read(amount, Demand::MinAvailable),
