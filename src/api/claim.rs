@@ -26,10 +26,11 @@ use super::upgrade::FINALIZER;
 const JOB: &str = "Job";
 const EXTERNAL: &str = "External";
 
-/// One component on one node on its way to a version, or the control plane of one node as a whole: the claim that the
-/// operator records before it touches the node, kept while it is in flight, parked or failed, and for a while after.
-/// Deleting it has the component tried again. A node that is draining is made schedulable first; what is being upgraded
-/// is finished first; a node that failed stays cordoned until a person uncordons it.
+/// A NodeUpgrade is the claim on one component of one node, or on the control plane of one node as a whole, that the
+/// operator records before it touches the node. The operator keeps it while the component is on its way to a version,
+/// parked or failed, and for a while after. Deleting it has the component tried again. Before the NodeUpgrade goes, a node
+/// that is draining is made schedulable, and what is being upgraded is finished; a node that failed stays cordoned until a
+/// person uncordons it.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "evenkeel.dev",
@@ -38,7 +39,7 @@ const EXTERNAL: &str = "External";
     plural = "nodeupgrades",
     shortname = "nup",
     category = "upgrades",
-    doc = "One component on one node on its way to a version, or the control plane of one node as a whole: the claim that the operator records before it touches the node. The operator makes it; deleting it has the component tried again. A node that is draining is made schedulable first; what is being upgraded is finished first; a node that failed stays cordoned until a person uncordons it.",
+    doc = "A NodeUpgrade is the claim on one component of one node, or on the control plane of one node as a whole, that the operator records before it touches the node. The operator makes it; deleting it has the component tried again. Before the NodeUpgrade goes, a node that is draining is made schedulable, and what is being upgraded is finished; a node that failed stays cordoned until a person uncordons it.",
     status = "NodeUpgradeStatus",
     derive = "PartialEq",
     selectable = ".spec.nodeName",
@@ -57,32 +58,33 @@ const EXTERNAL: &str = "External";
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self == oldSelf").message("a claim must not be changed; delete it to give the node back"))]
 pub struct NodeUpgradeSpec {
-    /// The name of the ClusterUpgrade that it belongs to.
+    /// The name of the ClusterUpgrade that the claim belongs to.
     pub upgrade_name: String,
-    /// UID of that ClusterUpgrade: another object of the same name is another upgrade.
+    /// The UID of the ClusterUpgrade that the claim belongs to. Another object of the same name is another upgrade.
     #[serde(default, rename = "upgradeUID")]
     pub upgrade_uid: String,
     /// Which component moves: `kubelet`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or
     /// `cloud-controller-manager`. Where several move together, this is the first of them.
     #[schemars(schema_with = "component_schema")]
     pub component: Component,
-    /// What moves together, as one step of the node's control plane (`controlPlane.unit: Node`), in this order. Empty
-    /// where `component` moves alone. Such a claim is done when each of them is observed at `toVersion`, ready and
+    /// The components that move together, in this order, as one step of the node's control plane (`controlPlane.unit:
+    /// Node`). Empty where `component` moves alone. The step is done when each of them is observed at `toVersion`, ready and
     /// restarted, and the executor's Job, if there is one, is complete. The node is not cordoned, even where the kubelet
     /// is one of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "components_schema")]
     pub components: Vec<Component>,
-    /// The node; for a control-plane component whose node is not visible, the instance's name.
+    /// The name of the node, or of the instance itself where the node of a control-plane component is not visible.
     pub node_name: String,
-    /// UID of that Node when it was claimed. A Node re-created under the same name is another node.
+    /// The UID that the Node had when it was claimed. A Node re-created under the same name is another node.
     #[serde(default, rename = "nodeUID")]
     pub node_uid: String,
-    /// The version that the component ran when it was claimed; where several move together, that of the first.
+    /// The version that the component ran when it was claimed. Where several components move together, it is that of the
+    /// first.
     pub from_version: String,
-    /// The version to reach.
+    /// The version that the component goes to.
     pub to_version: String,
-    /// The UpgradeExecutor that moves it.
+    /// The name of the UpgradeExecutor that changes the version.
     pub executor: String,
 }
 
@@ -111,7 +113,7 @@ pub struct NodeUpgradeStatus {
     /// The generation of the claim that this status is about; -1 until the first one is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Claimed`, `Draining`, `Upgrading` (the executor may work), `Upgraded`, `Parked` or `Failed`.
+    /// The state of the claim: `Claimed`, `Draining`, `Upgrading` (the executor may work), `Upgraded`, `Parked` or `Failed`.
     #[serde(default)]
     pub state: String,
     /// Since when the claim has been in this state.
@@ -127,13 +129,13 @@ pub struct NodeUpgradeStatus {
     /// tried earlier, as soon as what blocked it is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_time: Option<Time>,
-    /// What changes when the process restarts, as it was before the upgrade: the kubelet's last heartbeat; or a
-    /// control-plane component's build, container, lease holder and pod, as far as they are visible. Empty where several
+    /// The marks of the process that ran before the upgrade, by which its restart is seen: the kubelet's last heartbeat; or the
+    /// build, container, lease holder and pod of a control-plane component, as far as they are visible. Empty where several
     /// components move together.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub incarnation_before: String,
-    /// The same for each component, where several move together. A component that was at the target already is left out:
-    /// it need not restart.
+    /// The components that move together, where several do, each with the marks of its process before the upgrade, by which
+    /// its restart is seen. A component that was at the target version already is left out, because it need not restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["component"]))]
     pub components_before: Vec<ComponentBefore>,
@@ -147,14 +149,15 @@ pub struct NodeUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub static_pods_before: Vec<String>,
-    /// What the UpgradeExecutor was when it was asked: `Job` or `External`. A later change of it does not change that.
+    /// What the UpgradeExecutor was when it was asked: `Job` or `External`. A later change of the UpgradeExecutor does not
+    /// change this.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub executor_kind: String,
     /// Until when the new version has to be observed, by the deadline that the UpgradeExecutor had when it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_time: Option<Time>,
-    /// Since when the kubelet of a control-plane node is observed at the target. It restarts the node's static pods some
-    /// time after; the node is upgraded when they are back.
+    /// Since when the kubelet of a control-plane node is observed at the target version. The kubelet restarts the node's
+    /// static pods some time after that; the node is upgraded when they are back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_time: Option<Time>,
     /// Since when no pod can leave the draining node without a person's help.
@@ -164,11 +167,11 @@ pub struct NodeUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
     pub blocked_by: Vec<BlockedBy>,
-    /// How the executor's Job of this attempt stood when the claim was done or failed. It stays here when the Job is gone.
+    /// How the executor's Job of this attempt stood when the claim was done or failed. This is kept when the Job is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobResult>,
-    /// `Ready` (it is upgraded), `Reconciling` (it goes on by itself), `Stalled` (only a person can let it go on); their reason
-    /// is the state.
+    /// The conditions of the claim: `Ready` (the component is upgraded), `Reconciling` (the claim goes on by itself) and
+    /// `Stalled` (only a person can let it go on). Their reason is the state.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -178,23 +181,24 @@ pub struct NodeUpgradeStatus {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct JobResult {
-    /// The Job's name, in the namespace of executors.
+    /// The name of the Job, which is in the namespace of executors.
     pub name: String,
-    /// `Complete` or `Failed`, as its condition said; `Running` where its time was over before it had either.
+    /// How the Job ended: `Complete` or `Failed`, as its condition said, or `Running` where its time was over before it had
+    /// either condition.
     pub result: String,
-    /// The message of the condition `Failed`.
+    /// The message of the Job's condition `Failed`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// One component before its executor began.
+/// One component, as it was before its executor began.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentBefore {
-    /// Which component.
+    /// The name of the component, such as `kube-scheduler`.
     #[schemars(schema_with = "component_schema")]
     pub component: Component,
-    /// What changes when its process restarts.
+    /// The marks of the component's process before the upgrade, by which its restart is seen.
     #[serde(default)]
     pub incarnation: String,
 }
@@ -203,9 +207,9 @@ pub struct ComponentBefore {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockedBy {
-    /// `namespace/name` of the pod.
+    /// The pod, as `namespace/name`.
     pub pod: String,
-    /// `namespace/name` of the PodDisruptionBudget that keeps the pod, where one does.
+    /// The PodDisruptionBudget that keeps the pod, as `namespace/name`, where one does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod_disruption_budget: String,
     /// Why the pod does not leave, in one line.

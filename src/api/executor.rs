@@ -21,9 +21,9 @@ use serde_json::Value;
 use super::checks;
 use super::decode::decode_parts;
 
-/// Changes the version of a component or a node; Evenkeel only decides when. A ClusterUpgrade names it. Whoever may write
-/// one is root on every node. The hash of an upgrade's plan covers what its executors are: a change of one asks for a new
-/// approval, and what has begun is finished as it began.
+/// An UpgradeExecutor changes the version of a component or a node; Evenkeel only decides when. A ClusterUpgrade names it.
+/// Whoever may write an UpgradeExecutor is root on every node. The hash of an upgrade's plan covers what its executors are:
+/// a change of one asks for a new approval, and what has begun is finished as it began.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "evenkeel.dev",
@@ -32,7 +32,7 @@ use super::decode::decode_parts;
     plural = "upgradeexecutors",
     shortname = "uex",
     category = "upgrades",
-    doc = "Changes the version of a component or a node; Evenkeel only decides when. A ClusterUpgrade names it. Whoever may write one is root on every node. The hash of an upgrade's plan covers what its executors are: a change of one asks for a new approval, and what has begun is finished as it began.",
+    doc = "An UpgradeExecutor changes the version of a component or a node; Evenkeel only decides when. A ClusterUpgrade names it. Whoever may write an UpgradeExecutor is root on every node. The hash of an upgrade's plan covers what its executors are: a change of one asks for a new approval, and what has begun is finished as it began.",
     derive = "PartialEq",
     validation = Rule::new("self.metadata.name.size() <= 63").message("metadata.name must be at most 63 characters long, because it is part of other names; choose a shorter one"),
     printcolumn(name = "Deadline", type_ = "integer", json_path = ".spec.*.deadlineSeconds", description = "Seconds until the new version has to be observed"),
@@ -42,11 +42,12 @@ use super::decode::decode_parts;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.job) != has(self.external)").message("exactly one of `job` and `external` must be set; `external` is for whoever changes versions outside of Evenkeel"))]
 pub struct UpgradeExecutorSpec {
-    /// The version is changed by a Job that runs on the node.
+    /// A Job that runs on the node changes the version. A node is drained before its kubelet is upgraded, and is not drained
+    /// for a control-plane component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobExecutor>,
-    /// The version is changed by somebody else: a cloud, Ansible, Terraform or a person. Evenkeel waits until it
-    /// observes the new version.
+    /// Somebody else changes the version: a cloud, Ansible, Terraform or a person, who begins when the NodeUpgrade is at
+    /// state `Upgrading`. Evenkeel waits until it observes the new version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalExecutor>,
 }
@@ -56,13 +57,13 @@ pub struct UpgradeExecutorSpec {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct JobExecutor {
-    /// The pod to run, as in `batch/v1` Job `spec.template`. Evenkeel binds it to the node, tolerates every taint,
-    /// and sets the environment variables `EVENKEEL_NODE`, `EVENKEEL_COMPONENT`, `EVENKEEL_COMPONENTS`, `EVENKEEL_FROM`
+    /// The pod to run, as in `spec.template` of a Job (`batch/v1`). Evenkeel binds it to the node, lets it tolerate every
+    /// taint, and sets the environment variables `EVENKEEL_NODE`, `EVENKEEL_COMPONENT`, `EVENKEEL_COMPONENTS`, `EVENKEEL_FROM`
     /// and `EVENKEEL_TO`. `EVENKEEL_COMPONENT` is the component that moves, or `control-plane` for a step of
     /// `controlPlane.unit: Node`; `EVENKEEL_COMPONENTS` is everything that moves, separated by blanks.
     #[schemars(schema_with = "any_object")]
     pub template: Value,
-    /// How long it may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
+    /// How long the change may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
     /// observed and the Job has ended; for a step of `controlPlane.unit: Node`, until the Job is complete. A Job that runs
     /// for longer is not killed, and its node is not given back beside it: set `activeDeadlineSeconds` in the template to
     /// end it. What has begun keeps the deadline that it began with. Default 3600.
@@ -84,7 +85,7 @@ fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalExecutor {
-    /// How long it may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
+    /// How long the change may take, in seconds, from when the NodeUpgrade is at state `Upgrading` until the new version is
     /// observed. What has begun keeps the deadline that it began with. Default 7200.
     #[serde(default = "two_hours")]
     #[schemars(schema_with = "checks::external_seconds")]

@@ -16,8 +16,8 @@ pub const NAME: &str = "cluster";
 /// How often a report that says the same is written again, in seconds, where nothing else is asked for.
 pub const REFRESH_SECONDS: u32 = 120;
 
-/// Where the cluster stands by the Kubernetes version skew policy. There is one, named `cluster`; the operator makes
-/// it and writes its status.
+/// The ClusterSkewReport says where the cluster stands by the Kubernetes version skew policy. There is one, named
+/// `cluster`; the operator makes it and writes its status.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "evenkeel.dev",
@@ -26,14 +26,14 @@ pub const REFRESH_SECONDS: u32 = 120;
     plural = "clusterskewreports",
     shortname = "skew",
     category = "upgrades",
-    doc = "Where the cluster stands by the Kubernetes version skew policy. There is one, named `cluster`; the operator makes it and writes its status.",
+    doc = "The ClusterSkewReport says where the cluster stands by the Kubernetes version skew policy. There is one, named `cluster`; the operator makes it and writes its status.",
     status = "ClusterSkewReportStatus",
     derive = "PartialEq",
     validation = Rule::new("self.metadata.name == 'cluster'").message("there is one report, and it must be named `cluster`"),
     printcolumn(name = "Server", type_ = "string", json_path = ".status.server", description = "Oldest kube-apiserver, or oldest..newest where they differ"),
     printcolumn(name = "Kubelets", type_ = "string", json_path = ".status.kubelets", description = "Oldest..newest kubelet"),
     printcolumn(name = "Behind", type_ = "integer", json_path = ".status.minorsBehind", description = "Minors the oldest kubelet is behind the newest kube-apiserver"),
-    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.minorsBehindLimit", description = "Minors it may be behind"),
+    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.minorsBehindLimit", description = "Minors the oldest kubelet may be behind"),
     printcolumn(name = "Supported", type_ = "string", json_path = ".status.supported", description = "Whether every component is inside the version skew policy"),
     printcolumn(name = "Violations", type_ = "integer", json_path = ".status.violations", description = "Components outside the policy"),
     printcolumn(name = "Next Minor", type_ = "string", json_path = ".status.nextMinor.allowed", description = "Whether every kube-apiserver may go to the next minor now"),
@@ -44,8 +44,8 @@ pub const REFRESH_SECONDS: u32 = 120;
     printcolumn(name = "Components", type_ = "integer", json_path = ".status.instances", priority = 1, description = "Running components that were seen, kubelets included"),
     printcolumn(name = "Unknown", type_ = "integer", json_path = ".status.unknown", priority = 1, description = "Components whose version is not known"),
     printcolumn(name = "Emulated", type_ = "string", json_path = ".status.emulated", priority = 1, description = "Minor that the kube-apiservers emulate, where it is not their own"),
-    printcolumn(name = "Policy", type_ = "string", json_path = ".status.policy", priority = 1, description = "The rules it is judged by"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1, description = "Why it is supported or not")
+    printcolumn(name = "Policy", type_ = "string", json_path = ".status.policy", priority = 1, description = "The rules that the cluster is judged by"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1, description = "Why the cluster is supported or not")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSkewReportSpec {
@@ -121,10 +121,10 @@ pub struct ClusterSkewReportStatus {
     /// The version of the kubelets, `oldest..newest` where they differ, or `unknown`.
     #[serde(default)]
     pub kubelets: String,
-    /// Minors that the oldest kubelet is behind the newest kube-apiserver.
+    /// How many minors the oldest kubelet is behind the newest kube-apiserver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minors_behind: Option<i32>,
-    /// Minors that the oldest kubelet may be behind.
+    /// How many minors the oldest kubelet may be behind the newest kube-apiserver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minors_behind_limit: Option<i32>,
     /// Whether every component is inside the policy: `True`, `False`, or `Unknown` where something that decides
@@ -182,7 +182,8 @@ pub struct ClusterSkewReportStatus {
     /// How many entries the bounded lists leave out.
     #[serde(default)]
     pub omitted: Omitted,
-    /// `Ready` (the report is fresh), `SkewSupported`, `NextMinorAllowed`, `InventoryComplete`, `Reconciling`, `Stalled`.
+    /// The conditions of the report: `Ready` (the report is fresh), `SkewSupported`, `NextMinorAllowed`, `InventoryComplete`,
+    /// `Reconciling` and `Stalled`.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -195,10 +196,10 @@ pub struct NextMinor {
     /// The next minor, such as `1.38`.
     #[serde(default)]
     pub version: String,
-    /// Whether every kube-apiserver may go there now: `True`, `False` or `Unknown`.
+    /// Whether every kube-apiserver may go to the next minor now: `True`, `False` or `Unknown`.
     #[serde(default)]
     pub allowed: String,
-    /// What stands in the way, one line each.
+    /// What stands in the way of the next minor, one line each.
     #[serde(default)]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub blockers: Vec<String>,
@@ -210,7 +211,7 @@ pub struct NextMinor {
     /// How many PodDisruptionBudgets never allow an eviction. Absent where they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budgets_never: Option<i32>,
-    /// How many PodDisruptionBudgets have allowed none for ten minutes or longer. Absent where they could not be read.
+    /// How many PodDisruptionBudgets have allowed no eviction for ten minutes or longer. Absent where they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budgets_not_now: Option<i32>,
 }
@@ -223,13 +224,14 @@ pub struct BlockingBudget {
     pub namespace: String,
     /// The PodDisruptionBudget's `metadata.name`.
     pub name: String,
-    /// `Never` (it allows no eviction until somebody changes something) or `NotNow` (this may end by itself).
+    /// Whether this lasts: `Never` (the budget allows no eviction until somebody changes something) or `NotNow` (this may end
+    /// by itself).
     #[serde(default)]
     pub outlook: String,
-    /// Why it allows no eviction, with its numbers.
+    /// Why the budget allows no eviction, with its numbers.
     #[serde(default)]
     pub message: String,
-    /// What to change.
+    /// What to change so that the budget allows evictions.
     #[serde(default)]
     pub remedy: String,
 }
@@ -238,21 +240,22 @@ pub struct BlockingBudget {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Apiserver {
-    /// Its address, such as `192.0.2.1:6443`; the name of its pod or lease while the cluster lists no address for it.
+    /// The address of the kube-apiserver, such as `192.0.2.1:6443`; the name of its pod or lease while the cluster lists no
+    /// address for it.
     pub name: String,
-    /// The Node it runs on, where that is visible.
+    /// The Node that the kube-apiserver runs on, where that is visible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// What it answers to `/version`, or `unknown`.
+    /// The version that the kube-apiserver answers to `/version`, or `unknown`.
     pub version: String,
-    /// The minor it emulates, where that is not its own.
+    /// The minor that the kube-apiserver emulates, where that is not its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
-    /// Whether it answered when it was last asked for its version.
+    /// Whether the kube-apiserver answered when it was last asked for its version.
     pub reachable: bool,
     /// Since when `reachable` has been as it is, as far as this report goes back.
     pub since: Time,
-    /// Why it is not reachable, or not ready by its `/readyz`.
+    /// Why the kube-apiserver is not reachable, or not ready by its `/readyz`.
     #[serde(default)]
     pub message: String,
 }
@@ -261,28 +264,28 @@ pub struct Apiserver {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Which component.
+    /// The name of the component, such as `kubelet`.
     pub component: String,
-    /// The node pool, or `control-plane`.
+    /// The node pool of the instances, or `control-plane`.
     pub pool: String,
-    /// The version, or `unknown`.
+    /// The version that the instances run, or `unknown`.
     pub version: String,
     /// Where the version was read: `/version`, `/version (one for all)`, `image`, `nodeInfo`, `nodeInfo (same
     /// process)`, `LeaseCandidate`, `ClusterOperator` or `given`; for a version that is not known, why it is not.
     #[serde(default)]
     pub source: String,
-    /// How many instances there are.
+    /// How many instances of the component run this version in this pool.
     pub count: i32,
-    /// Minors behind the newest kube-apiserver; negative for a newer minor.
+    /// How many minors the instances are behind the newest kube-apiserver; negative for a newer minor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minors_behind: Option<i32>,
-    /// How many more minors the kube-apiservers may go before these must be upgraded; at 0 these block the next minor.
-    /// Absent for kube-apiservers and where it is not known.
+    /// How many more minors the kube-apiservers may go before these instances must be upgraded; at 0 they block the next
+    /// minor. Absent for kube-apiservers and where it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<i32>,
-    /// `Supported`, `Transitional` (a controller one minor behind, or ahead of the kube-apiserver of another
-    /// node, as during an upgrade), `AtLimit` (blocks the next minor), `Unknown` (its version, or what decides, is not
-    /// known) or `Unsupported` (outside the policy).
+    /// How the instances stand by the policy: `Supported`, `Transitional` (a controller is one minor behind, or ahead of the
+    /// kube-apiserver of another node, as during an upgrade), `AtLimit` (they block the next minor), `Unknown` (their
+    /// version, or what decides, is not known) or `Unsupported` (they are outside the policy).
     pub state: String,
     /// The names of the first few instances.
     #[serde(default)]
@@ -294,19 +297,19 @@ pub struct Row {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct SkewFinding {
-    /// The rule and what it is about, such as component, pool and version. The same finding has the same id in every
-    /// report.
+    /// The id of the finding: its rule and what it is about, such as component, pool and version. The same finding has the
+    /// same id in every report.
     pub id: String,
-    /// `Unsupported` (outside the policy), `AtLimit` (blocks the next minor) or `Warning`.
+    /// How grave the finding is: `Unsupported` (outside the policy), `AtLimit` (it blocks the next minor) or `Warning`.
     #[serde(default)]
     pub severity: String,
-    /// Where the rule comes from.
+    /// Where the rule of the finding is written down.
     pub source: String,
-    /// What is wrong.
+    /// What is wrong, in one line.
     pub message: String,
-    /// What to do.
+    /// What to do about the finding.
     pub remedy: String,
-    /// How many components it is about.
+    /// How many components the finding is about.
     pub count: i32,
     /// The names of the first few components.
     #[serde(default)]
@@ -318,19 +321,19 @@ pub struct SkewFinding {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Omitted {
-    /// Left out of `components`.
+    /// How many entries are left out of `components`.
     #[serde(default)]
     pub components: i32,
-    /// Left out of `findings`.
+    /// How many entries are left out of `findings`.
     #[serde(default)]
     pub findings: i32,
-    /// Left out of `nextMinor.blockers`.
+    /// How many entries are left out of `nextMinor.blockers`.
     #[serde(default)]
     pub blockers: i32,
-    /// Left out of `nextMinor.budgets`.
+    /// How many entries are left out of `nextMinor.budgets`.
     #[serde(default)]
     pub budgets: i32,
-    /// Left out of `apiservers`.
+    /// How many entries are left out of `apiservers`.
     #[serde(default)]
     pub apiservers: i32,
 }

@@ -44,10 +44,10 @@ pub struct Drain {
     /// with such a pod is not begun, and the status names the pod. `Evict`: they leave like others, and are lost.
     #[serde(default = "refuse")]
     pub bare_pods: MayLeave,
-    /// Whether a node is drained while volumes of pods that left are still attached to it. `Ignore` (the default): it
-    /// is, because a restart of the kubelet keeps no volume from a pod's next node. `Detach`: its executor begins when
-    /// they are detached, as is right where it reboots or replaces the machine. Volumes of pods that stay do not count,
-    /// and a volume that is not detached in time is as a pod that does not leave: see `onTimeout`.
+    /// Whether a node counts as drained while volumes of pods that left are still attached to it. `Ignore` (the default): it
+    /// does, because a restart of the kubelet keeps no volume from a pod's next node. `Detach`: the node's executor begins
+    /// when these volumes are detached, as is right where it reboots or replaces the machine. Volumes of pods that stay do
+    /// not count. A volume that is not detached in time is treated like a pod that does not leave: see `onTimeout`.
     #[serde(default)]
     pub volumes: Volumes,
     /// What is done with some pods; the first rule that selects a pod decides, and a pod that no rule selects leaves.
@@ -108,18 +108,18 @@ pub enum Volumes {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.namespaces) && self.namespaces.size() > 0 || has(self.selector.matchLabels) && self.selector.matchLabels.size() > 0 || has(self.selector.matchExpressions) && self.selector.matchExpressions.size() > 0").message("a rule must say which pods it is for: set `selector` or `namespaces`; without both it would be for every pod"))]
 pub struct PodRule {
-    /// The labels of the pods; `{}`, the default, selects all pods of `namespaces`.
+    /// The labels of the pods that the rule selects; `{}`, the default, selects all pods of `namespaces`.
     #[serde(default)]
     pub selector: LabelSelector,
-    /// The names of the pods' namespaces. All namespaces if none is named: then whoever can set the labels of a pod
-    /// decides whether it falls under this rule.
+    /// The names of the pods' namespaces. If none is named, the rule is for all namespaces: then whoever can set the labels of
+    /// a pod decides whether it falls under this rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub namespaces: Vec<String>,
-    /// `Drain`: the pods leave, as if no rule selected them; so a rule can take pods out of a wider rule after it.
-    /// `Skip`: the pods stay on the node, and run on while its kubelet is upgraded. `WaitCompleted`: the pods are not
-    /// evicted, and the node is drained when they have finished; new ones do not come, because the node is cordoned.
-    /// `onTimeout` holds for them too: with `Force` they are deleted when the time of the drain is over.
+    /// What is done with the pods that the rule selects. `Drain`: they leave, as if no rule selected them; so a rule can take
+    /// pods out of a wider rule after it. `Skip`: they stay on the node, and run on while its kubelet is upgraded.
+    /// `WaitCompleted`: they are not evicted, and the node is drained when they have finished; new ones do not come, because
+    /// the node is cordoned. `onTimeout` holds for them too: with `Force` they are deleted when the time of the drain is over.
     pub behavior: PodBehavior,
 }
 

@@ -1,4 +1,4 @@
-//! When something may begin: windows, freezes, gates and soaks, from what a person wrote and to what the status remembers.
+//! When something may begin: windows, freezes, gates and soaks, as they are read from the spec and written to the status.
 //!
 //! Nothing is decided here. The invariant: every time zone that a value names is one that this program knows.
 

@@ -13,8 +13,9 @@ use super::status_schema::{ClusterUpgradeStatus, is_zero};
 use crate::api::checks;
 use crate::api::conditions::ConditionStatus;
 
-/// Takes a cluster to a Kubernetes version, in order: every kube-apiserver, then kube-controller-manager,
-/// kube-scheduler and cloud-controller-manager, then kubelets, each node drained through the Eviction API.
+/// A ClusterUpgrade takes a cluster to a Kubernetes version, in order: every kube-apiserver, then
+/// kube-controller-manager, kube-scheduler and cloud-controller-manager, then kubelets. Each node is drained through the
+/// Eviction API before its kubelet is upgraded, unless `spec.drain.mode` says otherwise.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "evenkeel.dev",
@@ -23,7 +24,7 @@ use crate::api::conditions::ConditionStatus;
     plural = "clusterupgrades",
     shortname = "cup",
     category = "upgrades",
-    doc = "Takes a cluster to a Kubernetes version, in order: every kube-apiserver, then kube-controller-manager, kube-scheduler and cloud-controller-manager, then kubelets, each node drained through the Eviction API.",
+    doc = "A ClusterUpgrade takes a cluster to a Kubernetes version, in order: every kube-apiserver, then kube-controller-manager, kube-scheduler and cloud-controller-manager, then kubelets. Each node is drained through the Eviction API before its kubelet is upgraded, unless `spec.drain.mode` says otherwise.",
     status = "ClusterUpgradeStatus",
     derive = "PartialEq",
     validation = Rule::new("self.metadata.name.size() <= 63").message("metadata.name must be at most 63 characters long, because it is part of other names; choose a shorter one"),
@@ -76,14 +77,17 @@ pub struct ClusterUpgradeSpec {
     /// How nodes are drained.
     #[serde(default)]
     pub drain: Drain,
-    /// When something new may begin: in these times alone. Without any, always. What has begun is finished, and nothing
-    /// is begun that is not expected to be done before the window closes: a node, or a step of the control plane, is
-    /// expected to take as long as nine of ten took in this upgrade before.
+    /// The times in which something new may begin. Without windows it may begin at any time. What has begun is finished.
+    /// Nothing is begun that is not expected to be done before the window closes: a node, or a step of the control plane,
+    /// is expected to take as long as nine of ten of its kind took in this upgrade so far. Until three of its kind are
+    /// done, a guess counts: 9 minutes for a node, 4 minutes for a kube-apiserver, 2 minutes for a controller, and of
+    /// components that move together the longest. Where no window is that long, the upgrade stands still with the reason
+    /// `NoWindowFits`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub windows: Vec<Window>,
-    /// When nothing new begins, whatever windows are open. What has begun is finished, and nothing is begun that is not
-    /// expected to be done before a freeze begins.
+    /// The times in which nothing new begins, even while a window is open. What has begun is finished. Nothing is begun that
+    /// is not expected to be done before a freeze begins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub freezes: Vec<Freeze>,
@@ -93,29 +97,30 @@ pub struct ClusterUpgradeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub gates: Vec<Gate>,
-    /// How many nodes may be out of the rollout before nothing new is begun. Without it, as many as there are: each is
-    /// named, and the others go on.
+    /// The number of failed nodes, and of parked ones, at which nothing new is begun. Without it there is no limit: the status
+    /// names each such node, and the others go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<FailurePolicy>,
     /// Findings of the plan that you take upon you, each with an end and a reason. What would break the version skew
-    /// policy cannot be accepted. A node that cannot be drained because of the budget or the pod that one is about may stay
-    /// behind until that end.
+    /// policy cannot be accepted. A node that cannot be drained because of the budget or pod that an accepted finding names
+    /// may stay behind until that end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["finding"]))]
     pub accepted_risks: Vec<AcceptedRisk>,
 }
 
-/// A finding that a person takes upon them.
+/// A finding that a person accepts for a time.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptedRisk {
     /// The finding's id, as `evenkeel plan` and `status.plan.findings` show it.
     #[schemars(length(min = 1, max = 512))]
     pub finding: String,
-    /// The last day on which it is accepted, in UTC, such as `2026-12-01`; or a time, such as `2026-12-01T18:00:00Z`.
+    /// The last day on which the finding is accepted, in UTC, such as `2026-12-01`; or the time until which it is, such as
+    /// `2026-12-01T18:00:00Z`.
     #[schemars(schema_with = "checks::day_or_time")]
     pub until: String,
-    /// Why, for those who read the plan.
+    /// Why the finding is accepted, for those who read the plan.
     #[schemars(length(min = 1, max = 512))]
     pub reason: String,
 }
@@ -146,19 +151,20 @@ pub struct Approval {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.firstExecutor) || self.unit == 'Node'").message("`firstExecutor` needs `unit: Node`; set that, or leave `firstExecutor` out"))]
 pub struct ControlPlane {
-    /// What changes together. `Component`: each binary on its own; first every kube-apiserver, then the others. `Node`:
-    /// everything that runs on one control-plane node, in one step, as kubeadm, k3s, RKE2 and Talos do it; one node at a
-    /// time, and only while every other control-plane node is Ready, not cordoned and whole. The node is not drained: its
-    /// other pods go on. Where one process runs the control plane and the kubelet (k3s, RKE2), the kubelet is part of the
-    /// step, and a node group has to select the node. What has no kube-apiserver on its node moves on its own, after that.
+    /// What changes together. `Component`: each binary changes on its own; first every kube-apiserver, then the others.
+    /// `Node`: everything that runs on one control-plane node changes in one step, as kubeadm, k3s, RKE2 and Talos do it; one
+    /// node at a time, and only while every other control-plane node is Ready and not cordoned, and its kube-apiserver and
+    /// static pods are ready. The node is not drained: its other pods go on. Where one process runs the control plane and
+    /// the kubelet (k3s, RKE2), the kubelet is part of the step, and a node group has to select the node. A component that
+    /// has no kube-apiserver on its node moves on its own, after that.
     #[serde(default)]
     pub unit: Unit,
-    /// The UpgradeExecutor that changes control-plane components.
+    /// The name of the UpgradeExecutor that changes control-plane components.
     #[schemars(length(min = 1, max = 63))]
     pub executor: String,
-    /// The UpgradeExecutor that changes the first node of each hop, where that is another one: `kubeadm upgrade apply` on the
-    /// first node, `kubeadm upgrade node` (`executor`) on the others. It is asked until a node of the hop is upgraded.
-    /// Only with `unit: Node`. Default: `executor`.
+    /// The name of the UpgradeExecutor that changes the first node of each hop (each minor on the way), where that is another
+    /// one: `kubeadm upgrade apply` on the first node, `kubeadm upgrade node` (`executor`) on the others. It is asked until a
+    /// node of the hop is upgraded. It can be set only with `unit: Node`. Default: `executor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub first_executor: Option<String>,
@@ -167,8 +173,9 @@ pub struct ControlPlane {
     /// controller goes to each minor together with the kube-apiservers.
     #[serde(default)]
     pub hidden: Hidden,
-    /// How long kubelets wait, in seconds, once every component of the control plane runs a hop's version. It counts from
-    /// when that is first seen, and anew when a component is not there or not at the version in that time. Default 0.
+    /// How long kubelets wait, in seconds, once every component of the control plane runs the version of the hop (the minor on
+    /// the way, or the target). The time counts from when that is first seen, and begins anew when a component is not there
+    /// or not at the version meanwhile. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "checks::soak_seconds")]
     pub soak_seconds: i32,
@@ -189,8 +196,8 @@ pub struct Window {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 7), extend("x-kubernetes-list-type" = "set"))]
     pub days: Vec<Day>,
-    /// When the window starts, such as `22:00`. On a day on which clocks leave that time out, it starts as much later as
-    /// they are set; on one on which they show it twice, it starts at the first.
+    /// The time of the day at which the window starts, such as `22:00`. On a day on which clocks are set forward past that
+    /// time, the window starts as much later; on a day on which clocks show that time twice, it starts at the first.
     #[schemars(schema_with = "checks::time_of_day")]
     pub start: String,
     /// How long the window is open, in seconds of real time, whatever clocks do meanwhile.
@@ -225,10 +232,11 @@ pub struct Freeze {
     /// The freeze's name; no other freeze has it.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// The first day, such as `2026-12-18`; or a time, such as `2026-12-18T18:00` or `2026-12-18T18:00:00Z`.
+    /// The first day of the freeze, such as `2026-12-18`; or the time at which it begins, such as `2026-12-18T18:00` or
+    /// `2026-12-18T18:00:00Z`.
     #[schemars(schema_with = "checks::day_or_time")]
     pub from: String,
-    /// The last day, which counts to its end; or the time at which the freeze is over.
+    /// The last day of the freeze, which counts to its end; or the time at which the freeze is over.
     #[schemars(schema_with = "checks::day_or_time")]
     pub until: String,
     /// The time zone of `from` and `until`, such as `Europe/Berlin`. Default `UTC`.
@@ -237,16 +245,16 @@ pub struct Freeze {
     pub time_zone: String,
 }
 
-/// Something that has to be so before anything new is begun.
+/// An object, and the condition that it must have before anything new is begun.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Gate {
     /// The gate's name; no other gate has it.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// The object that says so.
+    /// The object whose condition is read.
     pub object: GateObject,
-    /// The condition in its `status.conditions`.
+    /// The condition that the object must have in its `status.conditions`.
     pub condition: GateCondition,
 }
 
@@ -254,13 +262,13 @@ pub struct Gate {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct GateObject {
-    /// Such as `example.com/v1`, or `v1`.
+    /// The `apiVersion` of the object, such as `example.com/v1` or `v1`.
     #[schemars(length(min = 1, max = 317))]
     pub api_version: String,
-    /// Such as `ServiceLevel`.
+    /// The kind of the object, such as `ServiceLevel`.
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
-    /// The namespace; none for a kind whose objects are in none.
+    /// The namespace of the object. It is left out where objects of the kind are in no namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub namespace: String,
@@ -273,11 +281,11 @@ pub struct GateObject {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct GateCondition {
-    /// Such as `Healthy`.
+    /// The type of the condition, such as `Healthy`.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 316))]
     pub type_: String,
-    /// `True`, `False` or `Unknown`. Default `True`.
+    /// The status that the condition must have: `True`, `False` or `Unknown`. Default `True`.
     #[serde(default = "yes")]
     #[schemars(extend("enum" = ConditionStatus::ALL.map(ConditionStatus::name)))]
     pub status: String,
@@ -287,18 +295,19 @@ fn yes() -> String {
     ConditionStatus::True.name().to_owned()
 }
 
-/// How many nodes may be out of the rollout before nothing new is begun. Both count all selected nodes.
+/// At how many failed or parked nodes nothing new is begun. Both count all selected nodes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct FailurePolicy {
-    /// From so many failed nodes on, nothing new is begun and the upgrade is stalled: a number, or a percentage of the
-    /// selected nodes (rounded down, at least one).
+    /// When this many nodes have failed, nothing new is begun, and the upgrade is stalled. The value is a number, or a
+    /// percentage of the selected nodes (rounded down, at least one).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "checks::amount")]
     pub max_failed: Option<IntOrString>,
-    /// From so many nodes on whose drain did not end in time, nothing new is begun, no parked node is tried again, and
-    /// the upgrade is stalled: a number, or a percentage of the selected nodes (rounded down, at least one). Nodes that
-    /// were not begun because they could not be drained anyway do not count.
+    /// When this many nodes are parked because their drain did not end, nothing new is begun, no parked node is tried
+    /// again, and the upgrade is stalled. The value is a number, or a percentage of the selected nodes (rounded down, at
+    /// least one). Nodes do not count that were not begun, because they could not be drained anyway, or that may stay behind
+    /// by `acceptedRisks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "checks::amount")]
     pub max_parked: Option<IntOrString>,
@@ -324,7 +333,7 @@ pub enum Unit {
     Node,
 }
 
-/// Nodes that are upgraded alike.
+/// A group of nodes that are upgraded alike.
 // That `dependsOn` names groups of this upgrade would cost a server more than it lets one rule cost; `validate` says it.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -333,13 +342,13 @@ pub struct NodeGroup {
     /// The group's name; no other group has it.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// Which nodes; `{}` selects all.
+    /// The labels of the nodes that the group selects; `{}` selects all nodes.
     pub selector: LabelSelector,
-    /// The UpgradeExecutor that changes the kubelets of this group.
+    /// The name of the UpgradeExecutor that changes the kubelets of this group.
     #[schemars(length(min = 1, max = 63))]
     pub executor: String,
     /// How many nodes of the group may be unavailable at once: a number, or a percentage of the group (rounded down,
-    /// at least one). Nodes that are unavailable for any other reason count. Default 1.
+    /// at least one). Nodes that are unavailable for any other reason count as well. Default 1.
     #[serde(default = "one")]
     #[schemars(schema_with = "checks::amount")]
     pub max_unavailable: IntOrString,
@@ -349,17 +358,18 @@ pub struct NodeGroup {
     #[schemars(length(max = 16), inner(length(max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub depends_on: Vec<String>,
     /// Whether nodes of this group may be away in several zones at once (label `topology.kubernetes.io/zone`).
-    /// `OneAtATime`: a zone begins when every node of the last one is done, but for those that are parked or held. Default `Any`.
+    /// `OneAtATime`: a zone begins when every node of the zone before is done, but for those that are parked or held. Default
+    /// `Any`.
     #[serde(default)]
     pub zones: Zones,
-    /// How many nodes of the group go first; the others wait until these run the version, and while one of them is not ready.
-    /// Default 0.
+    /// How many nodes of the group go first. The others wait while fewer nodes of the group than that run the version and are
+    /// ready. Default 0.
     #[serde(default)]
     #[schemars(schema_with = "checks::canaries")]
     pub canary: i32,
     /// How long others wait, in seconds: the groups that depend on this one once it is done, and its other nodes once
-    /// its canaries run the version. It counts from when that is first seen, and anew when a node of those goes back in
-    /// that time. Default 0.
+    /// its canaries run the version. The time counts from when that is first seen, and begins anew when one of those nodes
+    /// goes back to another version meanwhile. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "checks::soak_seconds")]
     pub soak_seconds: i32,

@@ -12,24 +12,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelector {
-    /// Labels that must be there, with these values.
+    /// The labels that must be there, each with the value that is given here.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// Expressions that must all be true.
+    /// Expressions about labels, which must all be true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
     pub match_expressions: Vec<LabelExpression>,
 }
 
-/// One term of a selector.
+/// One expression about a label.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelExpression {
-    /// The label's key.
+    /// The key of the label.
     pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    /// How the label is compared: `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: LabelOperator,
-    /// The values of `In` and `NotIn`.
+    /// The values with which `In` and `NotIn` compare that of the label.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub values: Vec<String>,

@@ -24,29 +24,31 @@ pub struct ClusterUpgradeStatus {
     /// The generation of the spec that this status is about; -1 until the first one is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What this upgrade does, and in which order. An approval names the hash of this plan.
+    /// The plan: what this upgrade does, and in which order. An approval names its hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
     /// How many of the nodes are upgraded.
     #[serde(default)]
     pub progress: NodeProgress,
-    /// The control-plane components that were seen. No further kubelet is upgraded while one of them is missing, until
-    /// its Node is gone or another instance has taken its place.
+    /// The control-plane components that were seen. No further kubelet is upgraded while one of them is missing. A component
+    /// stops being missing when it is seen again, when its Node is gone, or when another instance has taken its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub control_plane: Vec<SeenComponent>,
-    /// Since when something is done that others wait for: for `soakSeconds`, and for 15 s for `Controllers`.
+    /// Parts of the upgrade that are done, each with the time since when. What comes after such a part waits for the
+    /// `soakSeconds` that the spec sets for it, and after `Controllers` for 15 seconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 160), extend("x-kubernetes-list-type" = "atomic"))]
     pub soaks: Vec<Soak>,
-    /// What the upgrade waits for: first what needs a person, then what is blocked, then what is under way.
+    /// What the upgrade waits for: first what condition `Ready` says, then what is blocked, then what is under way.
     #[serde(default, deserialize_with = "waits::read")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub waiting_for: Vec<WaitingFor>,
-    /// How many more there are than `waitingFor` lists.
+    /// How many further waits were found that `waitingFor` does not list. Nodes that were not looked at, because others wait
+    /// before them, are not counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting_for_omitted: i32,
-    /// Nodes that are out of the rollout for now, with the reason.
+    /// The nodes that are out of the rollout for now, each with the reason.
     #[serde(default)]
     #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node"]))]
     pub parked: Vec<ParkedNode>,
@@ -56,31 +58,33 @@ pub struct ClusterUpgradeStatus {
     /// When the upgrade began its first work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// When every selected component ran the target.
+    /// When every selected component was first seen at the target version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
-    /// The last ten upgrades that this object was complete for; the newest last.
+    /// The last ten upgrades that this object completed; the newest comes last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub history: Vec<PastUpgrade>,
-    /// `Ready`, `Reconciling`, `Stalled` (kstatus), `AwaitingApproval`, `Paused`, `DrainBlocked`, `PreflightPassed`.
+    /// The conditions of the upgrade: `Ready`, `Reconciling` and `Stalled`, which kstatus reads, and `AwaitingApproval`,
+    /// `Paused`, `DrainBlocked` and `PreflightPassed`.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// Something that is done, and that others wait for.
+/// A part of the upgrade that is done, and after which others wait.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Soak {
-    /// What: `ControlPlane`, `Controllers`, `Group`, or `Canaries` (of a group).
+    /// What was done: `ControlPlane` (all of it), `Controllers` (where no NodeUpgrade says since when one of them runs),
+    /// `Group` (every node of a node group) or `Canaries` (those of a node group).
     pub kind: String,
-    /// The name of the node group, where it is one.
+    /// The name of the node group, where `kind` is `Group` or `Canaries`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// The version that it reached.
+    /// The version that was reached.
     pub version: String,
-    /// Since when.
+    /// Since when it has been done.
     pub done_time: Time,
 }
 
@@ -88,11 +92,11 @@ pub struct Soak {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// What an approval names: 32 hex digits computed from everything in `spec` that changes what is done or when, from the
-    /// version that the upgrade began at, from the versions on the way, and from the executors. Names of
-    /// windows, freezes and gates, reasons, `mode` and `suspend` are no part of it.
+    /// The hash of the plan, which an approval names. It is 32 hex digits, computed from everything in `spec` that changes
+    /// what is done or when, from the version that the upgrade began at, from the versions on the way, and from the
+    /// executors. Names of windows, freezes and gates, reasons, `mode` and `suspend` are no part of it.
     pub hash: String,
-    /// The oldest kube-apiserver's version when the plan was made.
+    /// The version of the oldest kube-apiserver when the plan was made.
     pub from: String,
     /// The version that the upgrade goes to.
     pub to: String,
@@ -103,37 +107,40 @@ pub struct Plan {
     /// The version that the cluster goes to now: one of `via`, or `to`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hop: String,
-    /// What is left to do, in order: the control plane one minor at a time, and kubelets where they must move.
+    /// The hops that are left, in order. Each takes the control plane one minor further, or to another patch of its minor, and
+    /// moves the kubelets that have to move then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub hops: Vec<PlanHop>,
-    /// How many hops are not listed.
+    /// How many more hops are left than `hops` lists.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub hops_omitted: i32,
-    /// The waves of nodes that are left, in order; those of one group go one after the other.
+    /// The nodes that are left, in waves, in order. A wave is of nodes of one group that may be under way at the same time; the
+    /// waves of one group go one after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub waves: Vec<PlanWave>,
-    /// How many waves are not listed.
+    /// How many more waves are left than `waves` lists.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waves_omitted: i32,
-    /// About how long the rest takes when nothing is in its way: by what this upgrade's own components and nodes took,
-    /// where three of a kind are done, else a guess. Windows, freezes, soaks, gates and parked nodes are not counted.
+    /// About how long the rest of the upgrade takes when nothing is in its way. It is reckoned from what this upgrade's own
+    /// components and nodes took, where three of a kind are done, and else from guesses. Windows, freezes, soaks, gates and
+    /// parked nodes are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<PlanEstimate>,
-    /// What stands in the way or should be known, the gravest first, with what will keep nodes from being drained.
-    /// `evenkeel plan` shows all.
+    /// What stands in the way of the plan or should be known of it, the gravest first, with what will keep nodes from being
+    /// drained. `evenkeel plan` shows all findings but `E2`, for which only the operator asks the server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub findings: Vec<PlanFinding>,
-    /// How many findings are not listed.
+    /// How many more findings there are than `findings` lists.
     #[serde(default)]
     pub findings_omitted: i32,
-    /// The stages, in order.
+    /// The stages of the current hop, in order.
     #[serde(default)]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
     pub stages: Vec<PlanStage>,
-    /// Why this plan must not begin on this cluster, one line each.
+    /// Why this plan must not be carried out on the cluster as it is now, one line each.
     #[serde(default)]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub blockers: Vec<String>,
@@ -146,17 +153,17 @@ pub struct Plan {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanHop {
-    /// What the control plane runs when it is done.
+    /// The version that the control plane runs when the hop is done.
     pub version: String,
-    /// Steps of the control plane that are left.
+    /// How many steps of the control plane are left in the hop.
     pub steps: i32,
-    /// Nodes that are left to move.
+    /// How many nodes are left to move in the hop.
     pub nodes: i32,
-    /// What others have to have moved before it begins, one line each.
+    /// What somebody else has to have moved before the hop begins, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "atomic"))]
     pub needs: Vec<String>,
-    /// About how long the rest of it takes.
+    /// About how long the rest of the hop takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<PlanEstimate>,
 }
@@ -165,23 +172,23 @@ pub struct PlanHop {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanWave {
-    /// The minor that they go to, such as `1.37`.
+    /// The minor that the nodes of the wave go to, such as `1.37`.
     pub hop: String,
-    /// Their node group.
+    /// The name of the node group that the nodes of the wave belong to.
     pub group: String,
-    /// They go first, before the others of their group.
+    /// Whether the nodes of the wave go first, before the others of their group.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub canary: bool,
-    /// Their zone, where zones go one after the other.
+    /// The zone of the nodes of the wave, where zones go one after the other.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub zone: String,
-    /// How many nodes are left to move.
+    /// How many nodes of the wave are left to move.
     pub nodes: i32,
-    /// How many of the group may be unavailable at once.
+    /// How many nodes of the group may be unavailable at once.
     pub at_once: i32,
-    /// The wave takes longer in half of all cases, in seconds.
+    /// The median of the expected time of the wave, in seconds.
     pub p50_seconds: i64,
-    /// The wave takes longer in one of ten cases, in seconds.
+    /// The time within which the wave is done in nine of ten cases, in seconds.
     pub p90_seconds: i64,
 }
 
@@ -189,29 +196,29 @@ pub struct PlanWave {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanEstimate {
-    /// At least so long: `evenkeel plan` says what sets it.
+    /// The shortest time that is possible, in seconds. `evenkeel plan` says what sets it.
     pub least_seconds: i64,
-    /// It takes longer in half of all cases.
+    /// The median of the expected time, in seconds.
     pub p50_seconds: i64,
-    /// It takes longer in one of ten cases.
+    /// The time that is enough in nine of ten cases, in seconds.
     pub p90_seconds: i64,
 }
 
-/// An upgrade that this object was complete for.
+/// An upgrade that this object completed.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PastUpgrade {
-    /// The oldest kube-apiserver's version before.
+    /// The version of the oldest kube-apiserver before the upgrade.
     pub from: String,
-    /// The version that it went to.
+    /// The version that the upgrade went to.
     pub to: String,
     /// The hash of the plan that was carried out.
     pub plan_hash: String,
     /// When the upgrade began its first work.
     pub start_time: Time,
-    /// When every selected component ran the target.
+    /// When every selected component was first seen at the target version.
     pub completion_time: Time,
-    /// How many of the selected nodes ran the target then.
+    /// How many of the selected nodes ran the target version at that time.
     pub nodes: i32,
 }
 
@@ -219,14 +226,14 @@ pub struct PastUpgrade {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanFinding {
-    /// The rule and what it is about. An accepted risk names it.
+    /// The id of the finding: a code, and the object that it is about. `spec.acceptedRisks` names findings by it.
     pub id: String,
-    /// `blocks`: nothing may begin. `stops`: it begins, and stops there or leaves nodes behind. `warns`: it costs
-    /// something, or is only to be known.
+    /// What the finding does to the plan. `blocks`: nothing may begin. `stops`: the upgrade begins, and stops there or leaves
+    /// nodes behind. `warns`: the finding costs something, or should only be known.
     pub weight: String,
-    /// What is so, and what to do.
+    /// The problem in one line, and how to solve it.
     pub message: String,
-    /// Why a person took it upon them, if one did.
+    /// The reason of the person who accepted the finding, where somebody did.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub accepted: String,
 }
@@ -235,12 +242,12 @@ pub struct PlanFinding {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanStage {
-    /// `UpgradingApiservers`, `UpgradingControllers` or `UpgradingNodes`.
+    /// The name of the stage: `UpgradingApiservers`, `UpgradingControllers` or `UpgradingNodes`.
     pub name: String,
     /// How many components or nodes belong to the stage.
     pub total: i32,
-    /// How many of them are done: a component runs the target and is ready; a node runs the target and is not cordoned
-    /// by an upgrade.
+    /// How many components or nodes of the stage are done. A component is done when it runs the target version and is ready; a
+    /// node is done when it runs the target version and is not cordoned by an upgrade.
     pub upgraded: i32,
 }
 
@@ -251,7 +258,7 @@ pub struct NodeProgress {
     /// How many of the selected nodes are upgraded, such as `412/5000`.
     #[serde(default)]
     pub summary: String,
-    /// How many of the selected nodes run the target and are not cordoned by an upgrade.
+    /// How many of the selected nodes run the target version and are not cordoned by an upgrade.
     #[serde(default)]
     pub upgraded: i32,
     /// How many nodes the node groups select.
@@ -266,8 +273,8 @@ pub struct NodeProgress {
     /// How many nodes failed: their executor failed, or was not done in time.
     #[serde(default)]
     pub failed: i32,
-    /// About how long the rest takes, closed windows, freezes and soaks included, such as `3h5m` or `2d4h`; empty where nothing
-    /// moves by itself.
+    /// About how long the rest of the upgrade takes, closed windows, freezes and soaks included, such as `3h5m` or `2d4h`. Empty
+    /// where nothing moves by itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub eta: String,
 }
@@ -276,12 +283,12 @@ pub struct NodeProgress {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct SeenComponent {
-    /// Which component it is: `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or
+    /// The name of the component: `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or
     /// `cloud-controller-manager`.
     pub component: String,
-    /// The name of its Node, or its own name where no Node is visible.
+    /// The name of the component's Node, or of the component itself where no Node is visible.
     pub name: String,
-    /// UID of that Node.
+    /// The UID of the component's Node, where one is visible.
     #[serde(default, rename = "nodeUID", skip_serializing_if = "String::is_empty")]
     pub node_uid: String,
 }
@@ -292,7 +299,8 @@ pub struct SeenComponent {
 pub struct ParkedNode {
     /// The name of the node.
     pub node: String,
-    /// `Parked` (its drain is blocked), `Failed` (its executor failed) or `Held` (somebody or something else holds it).
+    /// In which way the node is out: `Parked` (it cannot be drained, or its drain did not end), `Failed` (its executor failed
+    /// or took too long) or `Held` (somebody or something else holds it).
     pub state: String,
     /// Since when the node is out, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,13 +13,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingFor {
-    /// Why, in one word: a reason of condition `Ready`, or one of what is under way, such as `PodsLeaving`.
+    /// Why the upgrade waits, in one word: a reason of condition `Ready`, or the reason of a wait beside it, such as
+    /// `PodsLeaving`.
     pub reason: String,
-    /// The same in one line, with the names of what is meant.
+    /// What the upgrade waits for, in one line, with the names of what is meant.
     pub message: String,
-    /// Who or what ends it: `Person`, `Cluster` or `Time`.
+    /// Who or what ends the wait: `Person`, `Cluster` or `Time`.
     pub ended_by: String,
-    /// When it is over or is looked at again, where that is known. Whatever changes in the cluster is looked at at once.
+    /// When the wait is over or is looked at again, where that is known. Whatever changes in the cluster is looked at at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
 }

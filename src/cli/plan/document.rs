@@ -1,7 +1,8 @@
 //! JSON and YAML: an `UpgradePlan`, from which every other form is made.
 //!
-//! Here belong its fields alone. Its schema is kept in `docs/plan.schema.json`. The invariants: what a later release adds
-//! or leaves out spoils no older document, because every field has a default; and no text in it could act on a terminal.
+//! Here belong its fields alone. Its schema is kept in `docs/plan.schema.json`. The invariants: what a later release
+//! adds or leaves out spoils no older document, because every field has a default; and no text in it could act on a
+//! terminal.
 
 use std::collections::BTreeMap;
 
@@ -244,17 +245,17 @@ pub(super) struct Accepted {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Time {
-    /// At least so long.
+    /// The shortest time that is possible, in seconds.
     pub(super) least_seconds: i64,
-    /// It takes longer in half of all cases.
+    /// The median of the expected time, in seconds.
     pub(super) p50_seconds: i64,
-    /// It takes longer in one of ten cases.
+    /// The time that is enough in nine of ten cases, in seconds.
     pub(super) p90_seconds: i64,
-    /// About so long until it is done if it begins now, closed windows, freezes and soaks included. Absent where there are
+    /// About how many seconds go by until it is done if it begins now, closed windows, freezes and soaks included. Absent where there are
     /// none in its way, and where no end is in sight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) until_done_seconds: Option<i64>,
-    /// Each hop.
+    /// How long each hop takes.
     pub(super) hops: Vec<HopTime>,
     /// What sets the least time, the longest first.
     pub(super) bounds: Vec<Bound>,
@@ -266,13 +267,13 @@ pub(super) struct Time {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct HopTime {
-    /// Its minor.
+    /// The minor that the hop leads to.
     pub(super) hop: String,
-    /// At least so long.
+    /// The shortest time that is possible, in seconds.
     pub(super) least_seconds: i64,
-    /// It takes longer in half of all cases.
+    /// The median of the expected time, in seconds.
     pub(super) p50_seconds: i64,
-    /// It takes longer in one of ten cases.
+    /// The time that is enough in nine of ten cases, in seconds.
     pub(super) p90_seconds: i64,
 }
 
