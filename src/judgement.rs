@@ -1,8 +1,9 @@
-//! The judgement of a cluster, as a report says it: by the skew policy, the dates of releases, the platform, and what was
-//! not seen.
+//! The judgement of a cluster, as a report says it: by the skew policy, the dates of releases, the platform, and what
+//! was not seen.
 //!
-//! Here belongs the order of these; each is a rule of its own elsewhere. The invariants: whoever judges a cluster does it
-//! with [`judge`], so that the operator and the command line say the same; and what was not seen makes no verdict better.
+//! Here belongs the order of these; each is a rule of its own elsewhere. The invariants: whoever judges a cluster does
+//! it with [`judge`], so that the operator and the command line say the same; and what was not seen makes no verdict
+//! better.
 
 use evenkeel_core::cluster::Cluster;
 use evenkeel_core::skew::lifecycle::{self, Catalogue};

@@ -1,9 +1,9 @@
 //! The model of a cluster that everything is decided from.
 //!
-//! Plain values in a fixed order, pruned to what some decision reads. Where they come from (watches, a file, the
-//! virtual cluster) is not known here, and nothing here judges them. The invariant, kept by [`Parts::seal`] and by
-//! every change of a [`Cluster`]: two models of the same cluster are equal whatever order the objects arrived in, so a
-//! decision never depends on that order.
+//! The model is made of plain values in a fixed order, pruned to what some decision reads. Where they come from
+//! (watches, a file, the virtual cluster) is not known here, and nothing here judges them. The invariant, kept by
+//! [`Parts::seal`] and by every change of a [`Cluster`]: two models of the same cluster are equal whatever order the
+//! objects arrived in, so a decision never depends on that order.
 
 mod budget;
 mod capacity;

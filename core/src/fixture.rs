@@ -1,7 +1,7 @@
 //! Small clusters for tests of this crate, each made in a line.
 //!
-//! Here belongs what tests of several modules build; no expectation and no rule of the product. The invariant: an
-//! object from here is healthy and unremarkable, so a test names everything that matters to it.
+//! Here belongs what tests of several modules build; an expectation or a rule of the product never belongs here. The
+//! invariant: an object from here is healthy and unremarkable, so a test names everything that matters to it.
 
 use std::sync::{Arc, OnceLock};
 

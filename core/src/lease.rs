@@ -1,10 +1,10 @@
 //! Who leads, by client-go's timing rules.
 //!
-//! Pure: the driver reads and writes the Lease and tells the time. The invariant, given that the server refuses a
-//! write whose resourceVersion is not the current one: no two candidates believe at the same moment that they lead.
-//! It rests on two rules. A record expires only by our own clock, counted from when *we* saw it change, so that other
-//! machines' clocks do not matter. And a leader believes in itself only until [`LeaseTiming::renew_deadline`] after it
-//! *sent* its last successful write, which is shorter than anyone else waits.
+//! This module does no I/O and reads no clock: the driver reads and writes the Lease and tells the time. The invariant,
+//! given that the server refuses a write whose resourceVersion is not the current one: no two candidates believe at the
+//! same moment that they lead. It rests on two rules. A record expires only by our own clock, counted from when *we*
+//! saw it change, so that other machines' clocks do not matter. And a leader believes in itself only until
+//! [`LeaseTiming::renew_deadline`] after it *sent* its last successful write, which is shorter than anyone else waits.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Every decision Evenkeel makes, as pure functions over values.
 //!
-//! Nothing here knows a Kubernetes client, an async runtime, a clock or randomness; `Cargo.toml` is what keeps it so. The
-//! operator, the command line and the tests call the same functions: there is one implementation of each rule. Ground
-//! floor first; a module uses only modules above it in this list.
+//! Nothing here knows a Kubernetes client, an async runtime, a clock or randomness; `Cargo.toml` is what keeps it so.
+//! The operator, the command line and the tests call the same functions: there is one implementation of each rule. The
+//! list begins with the ground floor; a module uses only modules above it in this list.
 //!
 //! * [`text`]: text that others wrote, made safe to show.
 //! * [`version`]: what a version string means, and when none is known.

@@ -1,7 +1,7 @@
 //! A toy cluster for tests of what is decided: each write happens at once, and only where it may.
 //!
-//! Here belongs what happens to nodes, pods and budgets; what else a drain or an upgrade keeps stays with its tests. The
-//! invariant: pods leave no node that we did not cordon, none leaves twice, and nobody goes past a budget unasked.
+//! Here belongs what happens to nodes, pods and budgets; what else a drain or an upgrade keeps stays with its tests.
+//! The invariant: pods leave no node that we did not cordon, none leaves twice, and nobody goes past a budget unasked.
 
 use std::ops::{Deref, DerefMut};
 

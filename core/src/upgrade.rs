@@ -2,9 +2,9 @@
 //!
 //! [`Upgrade`] is a validated `ClusterUpgrade.spec`; nothing that was observed of the cluster is part of it but the
 //! executors that it names. [`Progress`] is what its status has to remember, because the cluster does not show it any
-//! more. What is done about them is [`crate::rollout`]. The invariants: the executors of an [`Upgrade`] are among those that it names; those of them that
-//! are not there are an observation ([`AbsentExecutor`]), and no part of it; and every group that a group depends on is
-//! one of its groups, without a circle.
+//! more. What is done about them is [`crate::rollout`]. The invariants: the executors of an [`Upgrade`] are among those
+//! that it names; those of them that are not there are an observation ([`AbsentExecutor`]), and no part of it; and
+//! every group that a group depends on is one of its groups, without a circle.
 
 pub mod calendar;
 

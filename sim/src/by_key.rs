@@ -1,7 +1,8 @@
 //! The objects of a kind by their keys: a key is found at once, and all objects are iterated in the order of their
 //! keys.
 //!
-//! Never here: what the objects are, or what they were. Invariant: both ways show the same objects, each exactly once.
+//! What the objects are never belongs here, nor does what they were. The invariant: both ways show the same objects,
+//! each exactly once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;

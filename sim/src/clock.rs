@@ -1,7 +1,8 @@
 //! The cluster's wall clock: a fixed beginning, and as much more as tokio's clock has moved.
 //!
-//! On a paused runtime it stands still until everybody waits, and then jumps to the next timer: that is what makes hours
-//! pass in seconds. Never here: the machine's own clock; whoever wants real time gives it as the beginning.
+//! On a paused runtime it stands still until everybody waits, and then jumps to the next timer: that is what makes
+//! hours pass in seconds. The machine's own clock never belongs here; whoever wants real time gives it as the
+//! beginning.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,7 +1,8 @@
 //! Faults: what goes wrong with which request, before or after it is carried out, and with which watch event.
 //!
-//! Rules are tried in the order in which they were added; the first that fits a request decides. Nothing here is random:
-//! a script is a list, so that the shortest one that still fails can be found by leaving rules out ([`shortest`]).
+//! Rules are tried in the order in which they were added; the first that fits a request decides. Nothing here is
+//! random: a script is a list, so that the shortest one that still fails can be found by leaving rules out
+//! ([`shortest`]).
 
 pub(crate) mod stream;
 

@@ -1,8 +1,8 @@
 //! Heartbeats: the versions of a Lease or a Node that differ in nothing but the time and their resourceVersion.
 //!
 //! A template knows where in an object's text the time and the resourceVersion are, so that thousands of versions a
-//! second need no text of their own. Never here: when there is a heartbeat. Invariant: what a template makes is what
-//! writing the changed object would make.
+//! second need no text of their own. What decides when there is a heartbeat never belongs here. The invariant: what a
+//! template makes is what writing the changed object would make.
 
 use std::ops::Range;
 use std::sync::Arc;

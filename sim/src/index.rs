@@ -1,7 +1,7 @@
 //! The pods by their node, their owner and their labels, by which everybody looks them up.
 //!
-//! Never here: what a pod means. Invariant: every index holds the live records, each as it was written last; what is found is
-//! in the order of the keys, whatever map it was found in.
+//! What a pod means never belongs here. The invariant: every index holds the live records, each as it was written last;
+//! what is found is in the order of the keys, whatever map it was found in.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};

@@ -1,7 +1,7 @@
 //! Who is told of a write: the models, whoever waits, whoever observes, and the hash of the whole history.
 //!
-//! Never here: what is written, or whether it may be. Invariant: everybody is told of every write, in order, as soon as it is
-//! done.
+//! What is written never belongs here, nor does whether it may be. The invariant: everybody is told of every write, in
+//! order, as soon as it is done.
 
 use std::borrow::Cow;
 use std::sync::Arc;

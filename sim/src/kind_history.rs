@@ -1,6 +1,6 @@
 //! The objects of one kind, and the writes to them that are remembered.
 //!
-//! Never here: which write comes next, or who is told of it.
+//! Which write comes next never belongs here, nor does who is told of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

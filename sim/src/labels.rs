@@ -1,7 +1,7 @@
 //! Labels, and what selects by them.
 //!
-//! Never here: how a request writes a selector, or whose it is. Invariant: a selector that makes no sense selects
-//! nothing.
+//! How a request writes a selector never belongs here, nor does whose it is. The invariant: a selector that makes no
+//! sense selects nothing.
 
 use std::collections::BTreeMap;
 

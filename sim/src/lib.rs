@@ -28,9 +28,10 @@
 //! What is served and done is held against a real control plane: the same cases are sent to both. This crate implements
 //! budgets and evictions by itself, from what Kubernetes does, so that a program under test can be checked against it.
 //!
-//! Ground floor first: `random`, `clock`, `signal`, `program`, `labels`, `heartbeat`, `record`, `by_key`, `index`, `kind_history`,
-//! `journal`, `store`, `observed_write`, `schema`, `fields` · `faults` · `api` · `models` · `cluster` · `serve` · `pace` · `crowd`. `api` uses two
-//! things of `models`: how a condition is set, and which apiservers run.
+//! The modules, from the ground floor up, are `random`, `clock`, `signal`, `program`, `labels`, `heartbeat`, `record`,
+//! `by_key`, `index`, `kind_history`, `journal`, `store`, `observed_write`, `schema`, `fields` · `faults` · `api` ·
+//! `models` · `cluster` · `serve` · `pace` · `crowd`. `api` uses two things of `models`: how a condition is set, and
+//! which apiservers run.
 
 #![allow(clippy::type_complexity, reason = "boxed streams and closures, each written once")]
 #![allow(

@@ -1,8 +1,8 @@
 //! Virtual time at a speed that a person can watch.
 //!
 //! A paused clock jumps to the next timer whenever everybody waits, but not while a blocking task runs. So a blocking
-//! task runs for as long as real time has to catch up. Never here: what happens meanwhile. Invariant: timers still fire
-//! one after the other, each at its own time.
+//! task runs for as long as real time has to catch up. What happens meanwhile never belongs here. The invariant: timers
+//! still fire one after the other, each at its own time.
 
 use std::time::Duration;
 

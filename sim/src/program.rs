@@ -1,6 +1,6 @@
 //! Whether a program that uses the cluster runs: it may have died, or be stopped for a while.
 //!
-//! Never here: what becomes of its requests. Invariant: a program that died stays dead.
+//! What becomes of its requests never belongs here. The invariant: a program that died stays dead.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,7 +1,8 @@
 //! Chance with a seed: the same seed gives the same draws on every machine.
 //!
-//! Never here: the operating system's randomness, or a function of floating-point numbers that machines compute
-//! differently. Invariant: a value depends on the seed and on how many were drawn before it, and on nothing else.
+//! The operating system's randomness never belongs here, nor does a function of floating-point numbers that machines
+//! compute differently. The invariant: a value depends on the seed and on how many were drawn before it, and on nothing
+//! else.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! One version of one object: its text, and the few facts that everybody asks for all the time, so that nobody has to
 //! read 150,000 texts for them.
 //!
-//! Never here: where it is kept, or what follows from a fact. Invariants: a record never changes; every fact is what the
-//! text says, and so is the value, whether it is still at hand or read anew.
+//! Where a record is kept never belongs here, nor does what follows from a fact. The invariants: a record never
+//! changes; every fact is what the text says, and so is the value, whether it is still at hand or read anew.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Wakes whoever waits for something to change.
 //!
-//! The invariant: those that wait are woken in the order in which they began to wait, so that runs of one seed are equal.
-//! tokio's `watch` wakes in an order drawn by lot.
+//! The invariant: those that wait are woken in the order in which they began to wait, so that runs of one seed are
+//! equal. tokio's `watch` wakes in an order drawn by lot.
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;

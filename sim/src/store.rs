@@ -1,8 +1,8 @@
 //! What etcd is in a real cluster: every object as text under its key, one revision counter, and what changed since the
 //! last compaction.
 //!
-//! Never here: what an object means. Invariants: every write takes the next revision; the log of a kind is in the order
-//! of revisions and has no gap after the compacted one; a record that was handed out never changes.
+//! What an object means never belongs here. The invariants: every write takes the next revision; the log of a kind is
+//! in the order of revisions and has no gap after the compacted one; a record that was handed out never changes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Events: one on the `ClusterUpgrade` for each step of a node that a person may want to know, for each reason why the
 //! upgrade is where it is, and for each node that is left alone without a claim.
 //!
-//! Nothing here decides, and nothing waits for an event. The invariants: an event that cannot be written stops no work; and
-//! what is said of an upgrade is in the words of its status.
+//! Nothing here decides, and nothing waits for an event. The invariants: an event that cannot be written stops no work;
+//! and what is said of an upgrade is in the words of its status.
 
 use std::time::Duration;
 

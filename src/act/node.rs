@@ -1,5 +1,5 @@
-//! Writes to a Node: our cordon with its mark, our taint, and the conditions of a drain. Nothing else is ever written to
-//! a Node.
+//! Writes to a Node: our cordon with its mark, our taint, and the conditions of a drain. Nothing else is ever written
+//! to a Node.
 //!
 //! The invariant: every patch names the Node's UID, and one of the cordon or of the taint also the resourceVersion that
 //! was read.

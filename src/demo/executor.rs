@@ -1,7 +1,7 @@
 //! Who changes versions on a virtual cluster: it stands in for a cloud, or for what a Job does on its node.
 //!
-//! Here belongs how long that takes and what it looks like from outside. The invariant: it does only what a NodeUpgrade at
-//! state `Upgrading` is about, and once.
+//! Here belongs how long that takes and what it looks like from outside. The invariant: it does only what a NodeUpgrade
+//! at state `Upgrading` is about, and once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! One watch of one kind, kept as a set of objects that others read.
 //!
 //! Here belongs who is told what; the requests are made in `follow`, and what an event means is decided in
-//! [`super::fold`]. The invariants: one watch per kind in the operator; and every change, and every change of
+//! [`super::fold`]. The invariants: the operator has one watch per kind; and every change, and every change of
 //! [`SyncState`], wakes whoever subscribed to [`Changes`].
 
 mod contents;

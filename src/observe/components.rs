@@ -1,9 +1,10 @@
 //! Which instances of which components run: the join of kube-apiserver endpoints, identity leases and kube-system's
 //! pods.
 //!
-//! Pure. Here belongs how each platform shows its components; what their versions mean
-//! belongs to the core. The invariants: a kube-apiserver that is restarting stays an instance, not ready and of unknown
-//! version, as long as something tells which one it is; nothing is counted twice; and no version is inferred from another component's, unless both are one process.
+//! This module does no I/O and reads no clock. Here belongs how each platform shows its components; what their versions
+//! mean belongs to the core. The invariants: a kube-apiserver that is restarting stays an instance, not ready and of
+//! unknown version, as long as something tells which one it is; nothing is counted twice; and no version is inferred
+//! from another component's, unless both are one process.
 
 pub(super) mod image;
 pub(super) mod same_process;

@@ -1,8 +1,8 @@
 //! How the events of one watch become the set of objects that exist.
 //!
-//! Pure: no network, no clock, no lock. The invariants: an older version of an object never replaces a newer one; an
-//! object that a complete list does not name is dropped, unless it was written after the list; and a set that may
-//! lack an object says so until a list without a fault.
+//! This module does no I/O, reads no clock and takes no lock. The invariants: an older version of an object never
+//! replaces a newer one; an object that a complete list does not name is dropped, unless it was written after the list;
+//! and a set that may lack an object says so until a list without a fault.
 
 use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +23,11 @@ pub trait Watched: kube::Resource + DeserializeOwned + Clone + Debug + Send + 's
     const PAGE: Option<u32> = None;
 
     /// Whether all objects are listed anew from time to time, when a watch ends after its time. An event that was lost
-    /// is made good by that where nothing else would tell, as of a budget that changes once a month. Of kinds with very many
-    /// large objects, an upgrade reads what it needs by requests of its own, before an executor begins and before a drain
-    /// is given up.
+    /// is made good by that where nothing else would tell, as of a budget that changes once a month. Kinds with very
+    /// many large objects are not listed anew. Of them an upgrade reads what it needs by requests of its own: before
+    /// an executor begins, before a drain is given up, before pods are deleted past their budgets, and before a claim
+    /// fails by its deadline. The command `drain` does the same before a node counts as drained, and in the second and
+    /// the third case.
     const LISTED_ANEW: bool = true;
 
     /// Prunes `self`, sharing texts that repeat among objects through `names`.

@@ -1,9 +1,9 @@
 //! What the leader election leases of kube-system tell of controllers: that one works, and sometimes its version.
 //!
-//! Pure. A lease names its holder but no version; under coordinated leader election the holder's `LeaseCandidate`
-//! names the version too. The invariants: a controller that is seen in a pod is not counted again; a candidate is
-//! believed only while it holds the lease, because the object outlives its process; and a controller that leads out
-//! of sight is named.
+//! This module does no I/O and reads no clock. A lease names its holder but no version; under coordinated leader
+//! election the holder's `LeaseCandidate` names the version too. The invariants: a controller that is seen in a pod is
+//! not counted again; a candidate is believed only while it holds the lease, because the object outlives its process;
+//! and a controller that leads out of sight is named.
 
 use std::fmt;
 use std::sync::Arc;

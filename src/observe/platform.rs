@@ -1,7 +1,8 @@
 //! The distributions that a cluster may be, and what each of them shows of its components.
 //!
-//! Pure. Here belongs what is known of whole platforms; how a single pod or endpoint is read does not. The invariant: a
-//! platform explains why components are seen or not seen; it adds none, and it never changes a version.
+//! This module does no I/O and reads no clock. Here belongs what is known of whole platforms; how a single pod or
+//! endpoint is read does not. The invariant: a platform explains why components are seen or not seen; it adds none, and
+//! it never changes a version.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,21 +18,21 @@ use super::leaders::Leading;
 pub enum Platform {
     /// kubeadm, and what is built on it (Cluster API).
     Kubeadm,
-    /// k3s.
+    /// k3s, which runs the kubelet, kube-proxy and, on servers, the control plane in one process.
     K3s,
-    /// RKE2.
+    /// RKE2, whose control plane and kube-proxies are static pods that come with the kubelet.
     Rke2,
-    /// k0s.
+    /// k0s, whose controllers are processes on hosts that are no Nodes.
     K0s,
     /// Talos Linux, on which nothing but its own API changes a node.
     Talos,
-    /// Amazon's EKS.
+    /// Amazon's EKS, which runs the controllers out of sight.
     Eks,
-    /// Google's GKE.
+    /// Google's GKE, which runs the controllers out of sight.
     Gke,
-    /// Azure's AKS.
+    /// Azure's AKS, which runs the controllers out of sight.
     Aks,
-    /// OpenShift, and OKD.
+    /// OpenShift and OKD, whose images of the control plane are named by digest and show no version.
     OpenShift,
 }
 

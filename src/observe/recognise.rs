@@ -1,7 +1,7 @@
 //! Which distribution a cluster is, by its nodes and static pods.
 //!
-//! Pure. Here belongs how many of them have to agree; what one Node tells is the platform's own knowledge. The invariant: a
-//! few foreign nodes do not change the answer.
+//! This module does no I/O and reads no clock. Here belongs how many of them have to agree; what one Node tells is the
+//! platform's own knowledge. The invariant: a few foreign nodes do not change the answer.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! What is said of components that cannot be seen: by a person, or by an answer to `/version` from behind a load
 //! balancer.
 //!
-//! Pure. The invariant: what was seen is never replaced by what was only said, unless a person names the very
-//! component.
+//! This module does no I/O and reads no clock. The invariant: what was seen is never replaced by what was only said,
+//! unless a person names the very component.
 
 use std::sync::Arc;
 

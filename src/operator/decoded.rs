@@ -1,7 +1,7 @@
 //! What stored objects say, read once for each version of an object.
 //!
-//! Never here: what is done about them. The invariant: what is returned for an object is what reading that very object
-//! gives, so losing all of it costs time alone.
+//! What is done about the objects never belongs here. The invariant: what is returned for an object is what reading
+//! that very object gives, so losing all of it costs time alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! What the cluster has to have before the controllers can start: a server that answers, our kinds in it, and in those of
-//! upgrades every field that this program knows.
+//! What the cluster has to have before the controllers can start: a server that answers, our kinds in it, and in those
+//! of upgrades every field that this program knows.
 //!
-//! Here belongs what is asked before anything is decided; nothing is written. The invariant: a program that drives upgrades
-//! waits, and says so, while one of their `CustomResourceDefinitions` is too old for it. A server drops what its definition
-//! lacks, and what an upgrade remembers of itself would be lost.
+//! Here belongs what is asked before anything is decided; nothing is written. The invariant: a program that drives
+//! upgrades waits, and says so, while one of their `CustomResourceDefinitions` is too old for it. A server drops what
+//! its definition lacks, and what an upgrade remembers of itself would be lost.
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;

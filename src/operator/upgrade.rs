@@ -1,8 +1,8 @@
 //! The controller that drives `ClusterUpgrade`s: look, decide, act, look again.
 //!
 //! The core decides which upgrade has its turn and what is done for it, and the API remembers what matters. The
-//! invariant: evictions run beside the loop, because one may take seconds; every other write is finished before the next
-//! decision, so that a decision always sees the claims that exist.
+//! invariant: evictions run beside the loop, because one may take seconds; every other write is finished before the
+//! next decision, so that a decision always sees the claims that exist.
 
 mod announced;
 mod complaints;

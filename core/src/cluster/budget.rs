@@ -1,7 +1,7 @@
 //! A `PodDisruptionBudget`: what it asks for, and the numbers the disruption controller last wrote.
 //!
-//! Plain values and which pods they are about; what a budget allows is decided in [`crate::disruption`]. The invariant:
-//! what cannot be read permits nothing.
+//! Here belong plain values and the pods that they are about; what a budget allows is decided in [`crate::disruption`].
+//! The invariant: what cannot be read permits nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The components that the skew policy speaks of.
 //!
-//! Here belong their names and their order; what runs where is said by an `Instance` or a `Node`. The invariant: the order
-//! is that in which an upgrade moves them.
+//! Here belong their names and their order; what runs where is said by an `Instance` or a `Node`. The invariant: the
+//! order is that in which an upgrade moves them.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! A running component other than a kubelet, as far as it is seen.
 //!
-//! Plain values; how one run of it is told from the next is in `incarnation.rs`. The invariant: what is not visible is
-//! `None` or left out, and is never filled in with a guess.
+//! Here belong plain values; how one run of it is told from the next is in `incarnation.rs`. The invariant: what is not
+//! visible is `None` or left out, and is never filled in with a guess.
 
 use std::sync::Arc;
 

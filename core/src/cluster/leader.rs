@@ -1,7 +1,7 @@
 //! Who leads the controllers, and when that was last renewed.
 //!
-//! Plain values; nothing here judges them. An upgrade reads from them whether the controllers work again after a step of
-//! the control plane.
+//! Here belong plain values; nothing here judges them. An upgrade reads from them whether the controllers work again
+//! after a step of the control plane.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

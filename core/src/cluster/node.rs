@@ -1,7 +1,7 @@
 //! A Node, its kubelet, and what we and others write on it.
 //!
-//! Plain values, pruned to what some decision reads; nothing here judges them. The invariant: a Node's annotation counts
-//! as ours only where it is about the cordon that the Node has now.
+//! Here belong plain values, pruned to what some decision reads; nothing here judges them. The invariant: a Node's
+//! annotation counts as ours only where it is about the cordon that the Node has now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Which nodes a pod may run on, by what it asks for itself.
 //!
 //! Here belong node selectors, required node affinity and required anti-affinity between pods, and the scheduler's
-//! rules for them; what follows for a drain does not. Sources: `nodeaffinity.GetRequiredNodeAffinity` of
+//! rules for them; what follows for a drain does not. The sources are `nodeaffinity.GetRequiredNodeAffinity` of
 //! `k8s.io/component-helpers`, and the scheduler's plugins `NodeAffinity` and `InterPodAffinity`. The invariant: what
 //! cannot be read allows no node, as the scheduler has it.
 

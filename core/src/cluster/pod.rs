@@ -1,7 +1,7 @@
 //! A pod, as far as a decision reads it.
 //!
-//! Plain values; what a drain does with a pod is decided in [`crate::disruption`]. What few pods have lies apart, in
-//! [`Traits`], because a cluster has very many pods.
+//! Here belong plain values; what a drain does with a pod is decided in [`crate::disruption`]. What few pods have lies
+//! apart, in [`Traits`], because a cluster has very many pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

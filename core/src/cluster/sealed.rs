@@ -1,9 +1,12 @@
 //! Everything seen of a cluster at one moment, complete and in a fixed order.
 //!
-//! A [`Cluster`] is sealed from its [`Parts`] and then changed object by object, but for the surroundings of pods, which
-//! are replaced as a whole. The invariant: two clusters of the same objects are equal whatever order the objects and the
-//! changes came in, so a decision never depends on that order. The cost of a change depends on what is near the object,
-//! not on the size of the cluster.
+//! A [`Cluster`] is sealed from its [`Parts`]. From then on Nodes, pods and budgets are changed object by object,
+//! instances, webhooks and leaders are replaced as a whole, and the surroundings of pods are changed in place. The
+//! invariant: two clusters of the same objects are equal whatever order the objects and the changes came in, so a
+//! decision never depends on that order. The cost of a change to one object depends on what is near the object, and not
+//! on the size of the cluster, with two exceptions: a budget that is set or removed, and a Node that is added or
+//! removed, moves the pointers behind it in its list; and a copy of a cluster costs as much as its nodes, because only
+//! its pods are shared.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +38,7 @@ pub struct Parts {
     pub webhooks: Vec<Webhook>,
     /// One for each controller whose lease somebody holds.
     pub leaders: Vec<Leader>,
-    /// What stands around pods. Of it the operator and a drain read volumes and attachments, the preflight and a plan all.
+    /// What stands around pods. What of it was read depends on who looks, as the module `surroundings` says.
     pub surroundings: Surroundings,
 }
 
@@ -165,7 +168,7 @@ impl Cluster {
         &self.leaders
     }
 
-    /// What stands around pods. Of it the operator and a drain read volumes and attachments, the preflight and a plan all.
+    /// What stands around pods. What of it was read depends on who looks, as the module `surroundings` says.
     pub fn surroundings(&self) -> &Surroundings {
         &self.surroundings
     }

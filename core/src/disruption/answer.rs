@@ -1,6 +1,6 @@
 //! What the eviction handler's answer means for the pod, the budget and us.
 //!
-//! Source: `pkg/registry/core/pod/storage/eviction.go` and the API server's own answers around it. There is no
+//! The source is `pkg/registry/core/pod/storage/eviction.go` and the API server's own answers around it. There is no
 //! default that says "try again": an answer that is not known is reported as it came.
 
 use jiff::SignedDuration;

@@ -1,9 +1,10 @@
 //! What the disruption controller will write into a budget's status, computed from the objects.
 //!
-//! Here belongs its arithmetic and nothing that judges the result. Source: `getExpectedPodCount`, `getExpectedScale`,
-//! `countHealthyPods`, `buildDisruptedPodMap` and `updatePdbStatus` in `pkg/controller/disruption/disruption.go`. An
-//! eviction is never decided on these numbers: the eviction handler goes by the status, so [`super::Budgets`] does too.
-//! They say what the status would be in files that have none, and what a change of the spec would bring.
+//! Here belongs its arithmetic and nothing that judges the result. Its source is `getExpectedPodCount`,
+//! `getExpectedScale`, `countHealthyPods`, `buildDisruptedPodMap` and `updatePdbStatus` in
+//! `pkg/controller/disruption/disruption.go`. An eviction is never decided on these numbers: the eviction handler goes
+//! by the status, so [`super::Budgets`] does too. They say what the status would be in files that have none, and what a
+//! change of the spec would bring.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! What a person decided about some pods, by their labels and namespaces.
 //!
-//! Here belongs which rule a pod falls under, in the meaning of Cluster API's `MachineDrainRule`; what the behavior then
-//! means for a pod is said by [`class`](super::class()). The invariant: the first rule that selects a pod decides, and no
-//! later one is looked at.
+//! Here belongs which rule a pod falls under, in the meaning of Cluster API's `MachineDrainRule`; what the behavior
+//! then means for a pod is said by [`class`](super::class()). The invariant: the first rule that selects a pod decides,
+//! and no later one is looked at.
 
 use std::sync::Arc;
 

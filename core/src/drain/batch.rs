@@ -22,8 +22,8 @@ pub struct NotAdmitted {
     pub reason: String,
     /// It stays so even when no other node is open, and every pod of the budget is healthy.
     pub lasting: bool,
-    /// Of some budget that allows too little, the first or another one, it does not stay so: another node may have to come
-    /// back first.
+    /// At least one budget that refuses the node may allow it later, for example when another node is back. It need not
+    /// be [`Self::budget`].
     pub passes: bool,
     /// Since when the budget has allowed no eviction, where that is known.
     pub closed_since: Option<Timestamp>,

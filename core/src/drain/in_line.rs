@@ -1,8 +1,8 @@
 //! A cordoned node of a drain that waits for its turn, and how long it may.
 //!
-//! Here belongs what has to be remembered of such a node. The invariant: its time counts only from when it could have
-//! begun, but for a budget from which no node that is being drained takes; and what it waits for is called gone only
-//! where a node that this drain is done with took it.
+//! Here belongs what has to be remembered of such a node. The invariants: the time that it may wait counts only while
+//! nothing keeps it from beginning but a budget from which no node that is being drained takes; and what it waits for
+//! is called gone only where a node that this drain is done with took it, or may have taken it before anybody looked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

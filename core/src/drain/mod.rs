@@ -10,6 +10,7 @@ mod batch;
 mod emptying;
 mod in_line;
 mod node;
+mod not_drained;
 mod policy;
 mod refused_patches;
 mod request;
@@ -19,8 +20,9 @@ pub use batch::{Batch, NotAdmitted};
 pub use emptying::{Emptying, PodHeld, PodLeft, PodWait, ask_pods, first_wait, pods_held, pods_left};
 pub use in_line::InLine;
 pub use node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain, yields};
+pub use not_drained::NotDrained;
 pub use policy::{DrainMode, DrainOptions, DrainPolicy, OnTimeout, SETTLE, STALLED};
 pub use refused_patches::RefusedPatches;
 pub use request::{
-    DrainAction, DrainDecision, DrainRequest, DrainWorld, NodeState, NotDrained, TOGETHER, decide, refusal,
+    DrainAction, DrainDecision, DrainRequest, DrainWorld, NodeState, TOGETHER, decide, refusal,
 };

@@ -2,8 +2,8 @@
 //!
 //! Here belong the order of asking, waiting, forcing, giving up and settling. Who cordons the node, and what becomes of
 //! it afterwards, is the caller's. The invariant: how a node stands is said without asking any pod to leave, so that a
-//! caller knows every node that is given up before it asks anything of another; and no node is given up, and no pod deleted
-//! past its budgets, by what only a watch tells, because a watch that lost the end of a pod keeps it for ever.
+//! caller knows every node that is given up before it asks anything of another; and no node is given up, and no pod
+//! deleted past its budgets, by what only a watch tells, because a watch that lost the end of a pod keeps it for ever.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Patches of Nodes that the API server refuses, for a reason that lasts, to a drain that a person began.
 //!
-//! Here belongs how long a refusal is hoped to end; what becomes of the node is decided in `request`. The invariant: one
-//! node's refusal changes nothing about another node.
+//! Here belongs how long a refusal is hoped to end; what becomes of the node is decided in `request`. The invariant:
+//! one node's refusal changes nothing about another node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,7 +6,6 @@
 //! that halts asks for nothing.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +14,7 @@ use super::batch::{Batch, NotAdmitted};
 use super::emptying::PodLeft;
 use super::in_line::InLine;
 use super::node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain};
+use super::not_drained::NotDrained;
 use super::policy::{DrainPolicy, OnTimeout};
 use super::refused_patches::RefusedPatches;
 use crate::cluster::{Cluster, Node, NodeRef};
@@ -62,35 +62,6 @@ pub enum NodeState {
         /// What a person is told as the reason.
         why: NotDrained,
     },
-}
-
-/// Why a node is not drained. As text it is one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotDrained {
-    /// Its drain had begun and was given up.
-    GivenUp(GivenUp),
-    /// Its drain did not begin or was ended, for the reason in this line.
-    Because(String),
-}
-
-impl NotDrained {
-    /// The reason as a line that says that the node is not drained.
-    pub fn told(&self) -> String {
-        match self {
-            // Its reason says so itself.
-            Self::GivenUp(GivenUp::Late { .. }) => self.to_string(),
-            _ => format!("not drained: {self}"),
-        }
-    }
-}
-
-impl fmt::Display for NotDrained {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::GivenUp(why) => fmt::Display::fmt(why, f),
-            Self::Because(why) => f.write_str(why),
-        }
-    }
 }
 
 impl NodeState {

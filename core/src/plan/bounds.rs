@@ -1,8 +1,8 @@
 //! What sets the least time of a hop.
 //!
-//! Here belong lower bounds and the words for them; about how long something takes is [`super::work`]'s. The invariants:
-//! a bound is never above the time that an ideal upgrade takes with these durations, whose pods are all healthy and whose
-//! replacements find a place at once; and no estimate is below a bound.
+//! Here belong lower bounds and the words for them; about how long something takes is reckoned in
+//! [`super::hop_duration`]. The invariants: a bound is never above the time that an ideal upgrade takes with these
+//! durations, whose pods are all healthy and whose replacements find a place at once; and no estimate is below a bound.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
+use super::hop_duration::HopWork;
 use super::hops::Step;
-use super::leaving::Room;
 use super::length::times;
 use super::order::Stage;
+use super::pods_to_leave::Room;
 use super::waves::Wave;
-use super::work::Work;
 use crate::disruption::preflight::duration_text;
 use crate::text::harmless;
 use crate::upgrade::Unit;
@@ -57,7 +57,7 @@ impl fmt::Display for HopBound {
     }
 }
 
-impl Work<'_> {
+impl HopWork<'_> {
     /// What sets the least time of the hop; `moved` are the nodes that earlier hops move.
     pub(super) fn bounds(&self, moved: &BTreeSet<&Arc<str>>) -> Vec<HopBound> {
         let mut all: Vec<HopBound> = [Stage::Apiservers, Stage::Controllers]

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::accept::{accept, sort};
-use super::ahead::Ahead;
 use super::finding::{PlanFinding, Weight};
 use super::finding_id::FindingCode;
-use super::makers::made_by_others;
+use super::forecast_input::ForecastInput;
+use super::node_pools::made_by_others;
 use super::waves::Wave;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::preflight::{Cause, Code, Outlook, Question, causes};
@@ -22,11 +22,11 @@ use crate::version::Minor;
 
 /// Everything that a person has to know of a plan, in order: its own findings, who makes its nodes, what keeps them from
 /// being drained, and which acceptances no finding is about.
-pub fn foresee(ahead: &Ahead<'_>) -> Vec<PlanFinding> {
-    let Ahead { plan, waves, upgrade, cluster, .. } = *ahead;
+pub fn foresee(input: &ForecastInput<'_>) -> Vec<PlanFinding> {
+    let ForecastInput { plan, waves, upgrade, cluster, .. } = *input;
     let mut findings = plan.findings.clone();
     findings.extend(made_by_others(waves, cluster));
-    findings.extend(drain_findings(ahead));
+    findings.extend(drain_findings(input));
     // Where nothing can begin, nobody looked at what would come later.
     if !plan.hops.is_empty() {
         let about_nothing: Vec<PlanFinding> = upgrade
@@ -52,9 +52,9 @@ pub fn foresee(ahead: &Ahead<'_>) -> Vec<PlanFinding> {
 /// What no waiting changes stops the plan at those nodes; what may end by itself is a warning; what only costs something
 /// is left out, because `evenkeel preflight` tells it. The id of a finding is [`Cause::id`], and its hop is the first
 /// in which one of its nodes moves.
-pub fn drain_findings(ahead: &Ahead<'_>) -> Vec<PlanFinding> {
-    let Ahead { waves, upgrade, cluster, rules, now, .. } = *ahead;
-    let moves = ahead.emptied();
+pub fn drain_findings(input: &ForecastInput<'_>) -> Vec<PlanFinding> {
+    let ForecastInput { waves, upgrade, cluster, rules, now, .. } = *input;
+    let moves = input.emptied();
     let nodes: Vec<&Node> = moves.keys().filter_map(|name| cluster.node(name)).collect();
     let timeout = Some(upgrade.drain.timeout);
     let question = Question { cluster, nodes, rules, timeout, now };
@@ -198,8 +198,8 @@ mod tests {
                 accepted.unwrap_or_default()
             )
         };
-        let ahead = Ahead { plan, waves: &waves, upgrade, cluster, rules, now: at(0) };
-        foresee(&ahead).into_iter().map(line).collect()
+        let input = ForecastInput { plan, waves: &waves, upgrade, cluster, rules, now: at(0) };
+        foresee(&input).into_iter().map(line).collect()
     }
 
     fn see(parts: Parts, change: impl FnOnce(&mut Upgrade), expected: &Expect) {

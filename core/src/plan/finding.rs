@@ -1,7 +1,7 @@
 //! What a person has to know of a plan before it is carried out.
 //!
-//! Here belong the values and their order; what is found is in `start`, `make`, `makers` and `drains`. The invariant:
-//! what a person accepted stays in the plan, with what it would do otherwise.
+//! Here belong the values and their order; what is found is in `start`, `make`, `node_pools` and `drains`. The
+//! invariant: what a person accepted stays in the plan, with what it would do otherwise.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The ids of findings: the rule that each is about and its object, and the one place that writes them as text.
 //!
-//! Here belong the ids alone; which of the findings hold is found by other files. The invariant: the text of an id never
-//! changes, because people accept findings by it and tools compare it between runs.
+//! Here belong the ids alone; which of the findings hold is found by other files. The invariant: the text of an id
+//! never changes, because people accept findings by it and tools compare it between runs.
 
 use std::cmp::Ordering;
 use std::fmt;

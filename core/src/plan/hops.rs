@@ -1,7 +1,7 @@
 //! A plan as a value: its hops, the steps of each, and which kubelets move in it.
 //!
-//! Here belongs what a plan says, and nothing of how it is made, judged or carried out. The invariant: it says rules for
-//! kubelets that move, not names of nodes, so that a node that joins later belongs to it.
+//! Here belongs what a plan says, and nothing of how it is made, judged or carried out. The invariant: it says rules
+//! for kubelets that move, not names of nodes, so that a node that joins later belongs to it.
 
 use std::collections::BTreeSet;
 use std::fmt;

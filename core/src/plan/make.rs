@@ -1,9 +1,9 @@
 //! Making a plan: which hops there are, and what moves in each.
 //!
-//! The control plane goes one minor at a time. A kubelet stays where it is until the next hop would leave it outside the
-//! skew policy, because each of its moves drains its node: that makes its moves as few as possible. What is out of line
-//! when the plan is made (controllers of an older minor, kube-apiservers of two minors) is brought into line first, by a
-//! hop to a minor that is there already. The invariant: a plan without a finding that blocks passes
+//! The control plane goes one minor at a time. A kubelet stays where it is until the next hop would leave it outside
+//! the skew policy, because each of its moves drains its node: that makes its moves as few as possible. What is out of
+//! line when the plan is made (controllers of an older minor, kube-apiservers of two minors) is brought into line
+//! first, by a hop to a minor that is there already. The invariant: a plan without a finding that blocks passes
 //! [`check()`](super::check()).
 
 use std::sync::Arc;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::ahead::Ahead;
 use super::bounds::HopBound;
-use super::done::done;
-use super::leaving::Leaving;
+use super::forecast_input::ForecastInput;
+use super::hop_duration::HopWork;
+use super::hop_end::hop_end;
 use super::length::{Durations, Estimate, Length};
 use super::order::Stage;
-use super::work::Work;
+use super::pods_to_leave::Leaving;
 use crate::disruption::preflight::Question;
 use crate::upgrade::Soak;
 use crate::version::Minor;
@@ -54,9 +54,9 @@ pub struct PlanTiming {
 /// variances, where a duration's standard deviation is (P90 − P50) / 1.2816. The P90 of many nodes in sequence is
 /// therefore far below the sum of their P90s. What goes on at the same time takes as long as the longest of it. That a
 /// round of many nodes ends with its slowest is not counted, so groups that move many nodes at once take a little longer.
-pub fn timing(ahead: &Ahead<'_>, durations: &Durations, soaks: &[Soak]) -> PlanTiming {
-    let Ahead { plan, waves, upgrade, cluster, rules, now } = *ahead;
-    let nodes = ahead.emptied().into_keys().filter_map(|name| cluster.node(name)).collect();
+pub fn timing(input: &ForecastInput<'_>, durations: &Durations, soaks: &[Soak]) -> PlanTiming {
+    let ForecastInput { plan, waves, upgrade, cluster, rules, now } = *input;
+    let nodes = input.emptied().into_keys().filter_map(|name| cluster.node(name)).collect();
     let leaving = Leaving::of(&Question { cluster, nodes, rules, timeout: None, now });
     let mut all = PlanTiming {
         bounds: Vec::new(),
@@ -69,7 +69,7 @@ pub fn timing(ahead: &Ahead<'_>, durations: &Durations, soaks: &[Soak]) -> PlanT
     let mut end = Some(now);
     let mut moved: BTreeSet<&Arc<str>> = BTreeSet::new();
     for (hop, waves) in plan.hops.iter().zip(waves) {
-        let work = Work { hop, waves, unit: plan.unit, upgrade, cluster, durations, leaving: &leaving };
+        let work = HopWork { hop, waves, unit: plan.unit, upgrade, cluster, durations, leaving: &leaving };
         let bounds = work.bounds(&moved);
         let length = work.length();
         let least = least(&bounds);
@@ -79,7 +79,7 @@ pub fn timing(ahead: &Ahead<'_>, durations: &Durations, soaks: &[Soak]) -> PlanT
         all.least = all.least.saturating_add(least);
         all.bounds.extend(bounds);
         whole = whole.then(length);
-        end = end.and_then(|begin| done(&work, soaks, begin));
+        end = end.and_then(|begin| hop_end(&work, soaks, begin));
         moved.extend(waves.iter().flat_map(|wave| &wave.nodes));
     }
     all.bounds.sort_by(HopBound::order);

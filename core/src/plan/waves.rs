@@ -1,7 +1,7 @@
 //! In which order the nodes that exist now go, by groups, canaries and zones.
 //!
-//! The invariants: a node is in the wave of the first group that selects it; inside of a group the waves go one after the
-//! other; and a group begins when the groups that it depends on are done.
+//! The invariants: a node is in the wave of the first group that selects it; inside of a group the waves go one after
+//! the other; and a group begins when the groups that it depends on are done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What a plan is made from.
 //!
-//! Here belong what a person wants and what is seen, side by side and as values. Never here: what follows from them. The
-//! invariant: a plan depends on nothing else, so that whoever has the same wish gets the same plan.
+//! Here belong what a person wants and what is seen, side by side and as values. What follows from them never belongs
+//! here. The invariant: a plan depends on nothing else, so that whoever has the same wish gets the same plan.
 
 use jiff::Timestamp;
 

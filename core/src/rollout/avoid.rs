@@ -1,10 +1,11 @@
 //! Nodes that are to be upgraded yet, which the scheduler is asked to avoid, so that a pod that leaves one of them does
 //! not have to leave the next one as well.
 //!
-//! Here belongs which nodes carry [`OUTDATED_TAINT`](crate::cluster::OUTDATED_TAINT), and that the first nodes of all are
-//! spare ones, where there are any; what a Node's taints are with and without it is in `taints.rs`. The taint only asks
-//! (`PreferNoSchedule`): a pod that fits nowhere else still runs there. The invariant: a node that was upgraded, that a
-//! person holds or that takes part no more does not keep the taint, and an upgrade that is over leaves none behind.
+//! Here belongs which nodes carry [`OUTDATED_TAINT`](crate::cluster::OUTDATED_TAINT), and that the first nodes of all
+//! are spare ones, where there are any; what a Node's taints are with and without it is in `taints.rs`. The taint only
+//! asks (`PreferNoSchedule`): a pod that fits nowhere else still runs there. The invariant: a node that was upgraded,
+//! that a person holds or that takes part no more does not keep the taint, and an upgrade that is over leaves none
+//! behind.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What keeps a node from being drained, as a person reads it.
 //!
-//! Here belongs what is said of it; what holds a pod back is seen by [`crate::drain`], and what follows for the node is in
-//! `nodes`, `next_nodes` and `exceptions`. The invariant: a claim is written for it only when it lasts.
+//! Here belongs what is said of it; what holds a pod back is seen by [`crate::drain`], and what follows for the node is
+//! in `nodes`, `next_nodes` and `exceptions`. The invariant: a claim is written for it only when it lasts.
 
 use jiff::SignedDuration;
 

@@ -1,5 +1,5 @@
-//! Control-plane components: one at a time, or those of one node together, in the plan's order, each observed before the
-//! next.
+//! Control-plane components: one at a time, or those of one node together, in the plan's order, each observed before
+//! the next.
 //!
 //! The invariant: what a claim moves together is done when each part of it is, and not before its executor is, so that
 //! no second node is taken away while the first one is still worked on.

@@ -1,9 +1,9 @@
-//! Whether the controllers are at work again after a step of the control plane, so that pods that leave are replaced and
-//! budgets are counted.
+//! Whether the controllers are at work again after a step of the control plane, so that pods that leave are replaced
+//! and budgets are counted.
 //!
-//! Here belongs only what their leases tell: that there is one, by a watch, and that it was renewed, by reads of their own.
-//! The invariant: after a step that restarted static pods no pod is asked to leave, and no node is taken up, before every
-//! needed controller whose lease can be seen has renewed it.
+//! Here belongs only what their leases tell: that there is one, by a watch, and that it was renewed, by reads of their
+//! own. The invariant: after a step that restarted static pods no pod is asked to leave, and no node is taken up,
+//! before every needed controller whose lease can be seen has renewed it.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -35,7 +35,7 @@ use crate::upgrade::{ComponentPlace, Hidden, Progress, Upgrade};
 pub struct Decision {
     /// The writes, in the order in which to begin them.
     pub actions: Vec<Action>,
-    /// The status of the upgrade.
+    /// How the upgrade stands after this look: what its status, its events and its metrics say.
     pub status: UpgradeStatus,
     /// When to decide again even if nothing changes.
     pub again_at: Option<Timestamp>,
@@ -112,9 +112,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let away = absence::away(cluster, &missing);
     let mut notes = RoundNotes { from, way, nodes_of_hops, approved, seen, away, ..RoundNotes::default() };
     notes.preflight = planned.refused().to_vec();
-    let stands =
-        round.may_disrupt && !notes.preflight.is_empty() && (progress.started.is_some() || !mine.is_empty());
-    if stands {
+    if stands(&round, &notes.preflight) {
         notes.blockage = blocked::blockage(&mut round);
     }
     take_steps(&mut round, &notes.preflight, &unsure);
@@ -165,6 +163,12 @@ fn conclude(mut round: Round<'_>, notes: &mut RoundNotes) -> (Vec<Action>, Withh
     notes.held_back = held_back;
     notes.waits = blocked.into_iter().chain(working).collect();
     (actions, withheld, again_at)
+}
+
+/// Whether an upgrade that is under way stands still, because its plan is refused for the reasons in `preflight`.
+fn stands(round: &Round<'_>, preflight: &[String]) -> bool {
+    let has_begun = round.progress.started.is_some() || !round.mine.is_empty();
+    round.may_disrupt && !preflight.is_empty() && has_begun
 }
 
 /// Whether a step of the control plane failed, which only a person mends.

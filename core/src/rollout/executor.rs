@@ -73,8 +73,8 @@ pub(super) fn deadline(round: &Round<'_>, claim: &Claim, since: Timestamp) -> Op
     Some(was_asked(round, claim, since).until).filter(|until| round.world.now < *until)
 }
 
-/// Whether the executor of `claim` is at its end: no Job of it works any more, and one that moves several components together
-/// said that it has done everything. One whose word nobody hears is, as far as anybody can know.
+/// Whether the executor of `claim` has ended: no Job of it works any more, or, where it moves several components
+/// together, its Job is complete. An [`Executor::External`] counts as ended, because it reports nothing.
 pub(super) fn has_ended(round: &Round<'_>, claim: &Claim) -> bool {
     if claim.subject.is_of_plane() {
         !was_asked(round, claim, round.world.now).job || round.job_of(claim) == Some(&JobState::Complete)

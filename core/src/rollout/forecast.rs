@@ -11,7 +11,7 @@ use super::trial::refused_jobs;
 use super::world::World;
 use crate::cluster::Component;
 use crate::plan::{
-    Ahead, Durations, Plan, PlanFinding, PlanTiming, Took, Wave, Weight, foresee, timing, waves,
+    Durations, ForecastInput, Plan, PlanFinding, PlanTiming, Took, Wave, Weight, foresee, timing, waves,
 };
 use crate::upgrade::{Soak, Upgrade};
 
@@ -32,9 +32,9 @@ pub fn forecast(plan: &Plan, upgrade: &Upgrade, soaks: &[Soak], world: World<'_>
     let rules = upgrade.drain.policy(world.executors).rules;
     let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
     let World { cluster, now, .. } = world;
-    let ahead = Ahead { plan, waves: &waves, upgrade, cluster, rules: &rules, now };
-    let timing = timing(&ahead, &durations(&mine), soaks);
-    let mut findings = foresee(&ahead);
+    let input = ForecastInput { plan, waves: &waves, upgrade, cluster, rules: &rules, now };
+    let timing = timing(&input, &durations(&mine), soaks);
+    let mut findings = foresee(&input);
     let refused = refused_jobs(upgrade, world.jobs);
     let at = findings.partition_point(|finding| finding.weight <= Weight::Blocks);
     findings.splice(at..at, refused);

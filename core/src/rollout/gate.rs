@@ -1,8 +1,8 @@
 //! Whether anything new may be opened now: a step of the control plane, a node, or a parked node once more.
 //!
-//! Here belongs everything that only delays: failures, freezes and windows, soaks, zones, gates. Which node is next, and
-//! whether it can be emptied, is decided before. The invariants: nothing here stops what is in flight, and nothing is begun
-//! by an answer of another time: what was claimed, and then waited, is asked for once more.
+//! Here belongs everything that only delays: failures, freezes and windows, soaks, zones, gates. Which node is next,
+//! and whether it can be emptied, is decided before. The invariants: nothing here stops what is in flight, and nothing
+//! is begun by an answer of another time: what was claimed, and then waited, is asked for once more.
 
 use jiff::SignedDuration;
 

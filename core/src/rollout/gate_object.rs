@@ -1,7 +1,7 @@
 //! What was read of the objects of gates.
 //!
-//! Here belongs what was found and how it is remembered; whether it opens a gate is decided in `gate.rs`. The invariant: what
-//! the server refuses once may be of a moment, so that only what it refuses again is left to a person.
+//! Here belongs what was found and how it is remembered; whether it opens a gate is decided in `gate.rs`. The
+//! invariant: what the server refuses once may be of a moment, so that only what it refuses again is left to a person.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

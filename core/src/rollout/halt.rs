@@ -1,7 +1,8 @@
 //! An upgrade that stops at the first node that could not be drained, and what lets it go on.
 //!
-//! Here belongs only the question whether it stopped; what that means for nodes is in `nodes` and `next_nodes`. The invariants:
-//! nothing is remembered for it but the node's parked claim; and no waiting ends it, only what somebody changed.
+//! Here belongs only the question whether it stopped; what that means for nodes is in `nodes` and `next_nodes`. The
+//! invariants: nothing is remembered for it but the node's parked claim; and no waiting ends it, only what somebody
+//! changed.
 
 use jiff::Timestamp;
 

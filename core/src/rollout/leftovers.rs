@@ -1,5 +1,5 @@
-//! What becomes of claims whose upgrade is over, deleted or unknown, or that nobody can read, and of the nodes that they
-//! hold.
+//! What becomes of claims whose upgrade is over, deleted or unknown, or that nobody can read, and of the nodes that
+//! they hold.
 //!
 //! The invariants: nothing that runs is killed, and a node that may be half upgraded is never made schedulable; it is
 //! handed over to a person, cordoned.

@@ -2,14 +2,14 @@
 //!
 //! [`decide()`] is total and pure: from a [`World`] it says which [`Action`]s to take and what the status is. It keeps
 //! nothing between calls; everything it needs to go on after a crash is in the cluster, in the claims and in the
-//! upgrade's own [`Progress`](crate::upgrade::Progress), which are stored. The invariants it keeps: stages
-//! in order, a claim before the cordon, a cordon of somebody else never touched, limits of groups
-//! counted with unhealthy nodes, and "upgraded" only when observed.
+//! upgrade's own [`Progress`](crate::upgrade::Progress), which are stored. It keeps these invariants: stages go in
+//! order; a claim is stored before its node is cordoned; a cordon of somebody else is never touched; unhealthy nodes
+//! count in the limits of groups; and a node is called upgraded only when its new version is observed.
 //!
 //! A node's way: [`ClaimState::Claimed`] → cordon → [`ClaimState::Draining`] → evictions → [`ClaimState::Upgrading`] →
-//! the executor → observed → uncordon → [`ClaimState::Upgraded`]. A node whose drain does not end in time, or stands still,
-//! becomes [`ClaimState::Parked`], is uncordoned, and is tried again later. A control-plane component, or all of them of one
-//! node together, goes from claimed to upgrading at once, without a drain.
+//! the executor → observed → uncordon → [`ClaimState::Upgraded`]. A node whose drain does not end in time, or stands
+//! still, becomes [`ClaimState::Parked`], is uncordoned, and is tried again later. A control-plane component, or all of
+//! them of one node together, goes from claimed to upgrading at once, without a drain.
 
 mod absence;
 mod action;

@@ -2,8 +2,8 @@
 //!
 //! Here belong the limits of groups, the order of nodes inside a group, and what must be true of the whole cluster
 //! before one more node is taken away. The invariants: nodes unavailable for whatever reason count; control-plane nodes
-//! go one at a time, whichever groups they are in; and a node that could not be emptied anyway, or whose machine has long
-//! been silent, is not disturbed.
+//! go one at a time, whichever groups they are in; and a node that could not be emptied anyway, or whose machine has
+//! long been silent, is not disturbed.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,7 +1,7 @@
 //! Nodes under way: cordoned, drained, upgraded, observed and given back.
 //!
-//! Which nodes are taken up is decided in `next_nodes`. The invariant: only a Node of the claim's UID is touched, and only a
-//! cordon that carries the claim's mark is taken off.
+//! Which nodes are taken up is decided in `next_nodes`. The invariant: only a Node of the claim's UID is touched, and
+//! only a cordon that carries the claim's mark is taken off.
 
 use std::sync::Arc;
 

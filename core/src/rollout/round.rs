@@ -1,7 +1,9 @@
 //! What the parts of one decision share: the world, what was decided so far, and the writes they have in common.
 //!
-//! Here belongs what more than one part reads or adds to. Never here: what is decided of a node or a component, which its
-//! own file does. The invariant: a part reads what earlier parts of the same round decided, and takes none of it back.
+//! Here belongs what more than one part reads or adds to. What is decided of a node or a component never belongs here,
+//! because it has a file of its own. The invariant: a part reads what earlier parts of the same round decided, and
+//! takes none of it back. Only at the end of the round `refusal_retries.rs` withholds writes that the server refused
+//! before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -261,7 +263,7 @@ pub(super) fn is_approved(upgrade: &Upgrade, hash: Option<&str>) -> bool {
     }
 }
 
-/// `wait` after `at`.
+/// `at` plus `wait`, or the last moment that can be written where the sum lies beyond it.
 pub(super) fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
     at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }

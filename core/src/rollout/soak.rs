@@ -1,9 +1,10 @@
 //! Soaks: what was done last is watched for a while before whoever comes after it begins.
 //!
 //! Here belongs since when something is done; that is stored in the upgrade's status, because claims are deleted. The
-//! invariants: a soak counts from when it was first seen that everything of it is done; one that is under way begins
-//! anew when something of it is not done any more; and one that is over stays over, except that of the controllers, which
-//! is stored while the claim of one is missing, and begins anew whenever the control plane was not done in between.
+//! invariants: a soak counts from when everything of it was first seen to be done. A soak that is under way begins anew
+//! when something of it is not done any more. A soak that is over stays over. Only the soak of the controllers differs:
+//! it is stored only while a controller runs of which no claim says since when, and it begins anew whenever the control
+//! plane was not done in between.
 
 use jiff::{SignedDuration, Timestamp};
 

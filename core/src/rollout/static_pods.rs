@@ -1,7 +1,7 @@
 //! The static pods of a node: which of them have to run, and which are not back.
 //!
-//! Here belongs only what their copies in the API tell; who waits for them is in `control_plane_whole`, `components` and
-//! `nodes`. The invariant: one that has finished, and one that is on its way out, is not waited for.
+//! Here belongs only what their copies in the API tell; who waits for them is in `control_plane_whole`, `components`
+//! and `nodes`. The invariant: one that has finished, and one that is on its way out, is not waited for.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Whether the server would take the Jobs of an upgrade's executors.
 //!
-//! Here belongs which of them the server is asked about, and when it is asked again. Never here: what becomes of a Job that
-//! is made. The invariant: nothing begins while the server would refuse one of them.
+//! Here belongs which of them the server is asked about, and when it is asked again. What becomes of a Job that is made
+//! never belongs here. The invariant: nothing begins while the server would refuse one of them.
 
 use std::sync::Arc;
 

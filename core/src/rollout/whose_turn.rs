@@ -34,7 +34,7 @@ fn has_come(of: &Selected<'_>, version: &KubeVersion) -> bool {
 }
 
 /// Whether the node of `of` runs `version` and is not ready, as far as the upgrade may be to blame: nobody follows it until
-/// it is ready again, or a person holds it. Whoever deletes the claim of one that failed does not say that it is well.
+/// it is ready again, or a person holds it. Deleting the claim of a failed node does not make it healthy.
 fn is_unwell(round: &Round<'_>, of: &Selected<'_>, version: &KubeVersion) -> bool {
     let node = of.member.node;
     let earlier =

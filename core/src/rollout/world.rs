@@ -1,7 +1,7 @@
 //! Everything that a decision is made from.
 //!
-//! Plain values, read and remembered by the caller; nothing here decides. The invariant: whatever of it is not stored can
-//! be lost at any time, and is then looked at or asked again.
+//! Here belong plain values, read and remembered by the caller; nothing here decides. The invariant: whatever of it is
+//! not stored can be lost at any time, and is then looked at or asked again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,13 +38,13 @@ pub struct Freshness {
 /// Everything a decision is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct World<'a> {
-    /// The cluster.
+    /// What is seen of the cluster, as of `now`; it lags behind the cluster by as much as its watches do.
     pub cluster: &'a Cluster,
     /// Every stored claim, by name.
     pub claims: &'a [Claim],
     /// Stored claims that cannot be read.
     pub unreadable: &'a [UnreadableClaim],
-    /// Executors' Jobs.
+    /// What is seen of executors' Jobs, and what the server answered to those that it refused.
     pub jobs: &'a Jobs,
     /// Controllers that lead where nothing shows their version, each with a line for a person.
     pub hidden: &'a [(Component, String)],
@@ -60,6 +60,6 @@ pub struct World<'a> {
     pub freshness: &'a Freshness,
     /// The namespace executors' Jobs run in.
     pub executors: &'a str,
-    /// The time.
+    /// The time of the look; the core has no clock.
     pub now: Timestamp,
 }

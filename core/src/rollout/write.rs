@@ -1,7 +1,7 @@
 //! What a server may refuse: one kind of write, and the object that it is about.
 //!
-//! Here belong the kinds and their words; what is done about a refusal is decided in `refusal_retries.rs`. The invariant:
-//! two writes are the same exactly when they do the same to an object of the same name.
+//! Here belong the kinds and their words; what is done about a refusal is decided in `refusal_retries.rs`. The
+//! invariant: two writes are the same exactly when they do the same to an object of the same name.
 
 use std::fmt;
 use std::sync::Arc;

@@ -2,11 +2,11 @@
 //!
 //! Here belongs the throttle of Kubernetes' own node controller
 //! (`pkg/controller/nodelifecycle/node_lifecycle_controller.go`, `ComputeZoneState`): a zone is partially disrupted
-//! when more than two of its nodes, and at least 55 % of them, are not ready, and fully when none is; no node of
-//! either is taken up. Of nodes that were lost a moment ago a fifth is enough here, because then something goes on that an
-//! upgrade would only make worse; machines that have been silent for long tell nothing of the kind. Where every zone is fully
-//! disrupted nothing is begun, not even on the control plane. The invariant: nodes that we hold open ourselves are never
-//! held against their zone.
+//! when more than two of its nodes, and at least 55 % of them, are not ready, and fully when none is; no node of either
+//! is taken up. Of nodes that were lost a moment ago a fifth is enough here, because then something goes on that an
+//! upgrade would only make worse; machines that have been silent for long tell nothing of the kind. Where every zone is
+//! fully disrupted nothing is begun, not even on the control plane. The invariant: nodes that we hold open ourselves
+//! are never held against their zone.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
 //! Which minors are still maintained, until when, and which patch is the latest.
 //!
-//! Data with a date, not a rule: what is shipped is what was known when this was built, and a caller may bring a newer
-//! text of the same form. The time is an argument, because the core has no clock. The invariant: a minor or a patch
-//! line that the data does not know gives no finding, and nothing here makes a cluster unsupported by the skew policy.
+//! This is data with a date, and not a rule: what is shipped is what was known when this was built, and a caller may
+//! bring a newer text of the same form. The time is an argument, because the core has no clock. The invariant: a minor
+//! or a patch line that the data does not know gives no finding, and nothing here makes a cluster unsupported by the
+//! skew policy.
 
 use std::collections::BTreeMap;
 

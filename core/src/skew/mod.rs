@@ -1,11 +1,10 @@
 //! The Kubernetes version skew policy, and the judgement of a cluster by it.
 //!
 //! [`policy`] holds the rules as data and the one function that applies them to a pair; [`assess()`] applies that
-//! function to a whole [`Cluster`](crate::cluster::Cluster), groups what it sees, and says what is wrong (`findings.rs`)
-//! and what is in the way of the next minor (`next.rs`). [`lifecycle`] knows when maintenance ends. Nothing
-//! here says how to print or store a judgement. The invariant: adding
-//! a component never removes a violation, and an unknown version never adds one; it only makes the verdict
-//! [`Verdict::Unknown`] where no violation is certain.
+//! function to a whole [`Cluster`](crate::cluster::Cluster), groups what it sees, and says what is wrong
+//! (`findings.rs`) and what is in the way of the next minor (`next.rs`). [`lifecycle`] knows when maintenance ends.
+//! Nothing here says how to print or store a judgement. The invariant: adding a component never removes a violation,
+//! and an unknown version never adds one; it only makes the verdict [`Verdict::Unknown`] where no violation is certain.
 
 mod assess;
 mod census;

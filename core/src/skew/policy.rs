@@ -1,8 +1,8 @@
 //! The version skew policy as data, and the one function that applies it to a pair.
 //!
-//! Source of every rule: kubernetes.io, "Version Skew Policy", and for emulated versions KEP-4330, section "Skew".
-//! Only minors count. Nothing here knows a cluster. The invariant: a further kube-apiserver never widens what is
-//! allowed.
+//! The source of every rule is kubernetes.io, "Version Skew Policy", and for emulated versions it is KEP-4330, section
+//! "Skew". Only minors count. Nothing here knows a cluster. The invariant: a further kube-apiserver never widens what
+//! is allowed.
 
 use crate::cluster::Component;
 use crate::version::{Effective, Minor};

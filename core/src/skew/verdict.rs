@@ -1,7 +1,7 @@
 //! The answers of a judgement: of the whole cluster, and of a part of it.
 //!
-//! Here belong the answers alone; how one is found is in `assess.rs` and `row.rs`. The invariant: what is not known is an
-//! answer of its own, and is never taken for yes or no.
+//! Here belong the answers alone; how one is found is in `assess.rs` and `row.rs`. The invariant: what is not known is
+//! an answer of its own, and is never taken for yes or no.
 
 /// Yes, no, or not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

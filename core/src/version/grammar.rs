@@ -1,9 +1,10 @@
 //! The two grammars by which Kubernetes itself reads a version.
 //!
-//! The rules of apimachinery's `util/version`: *semantic* (exactly three numbers, a pre-release and build metadata in
-//! their strict form) and *generic* (two or more numbers, anything behind them). Here belongs what is written, and how
-//! Kubernetes orders pre-releases; what it means for the skew policy belongs to [`super::KubeVersion`], which reads every string
-//! with these. The invariant: a text that is no version is `None`, and nothing here panics or allocates without bound.
+//! They are the rules of apimachinery's `util/version`: *semantic* (exactly three numbers, a pre-release and build
+//! metadata in their strict form) and *generic* (two or more numbers, anything behind them). Here belongs what is
+//! written, and how Kubernetes orders pre-releases; what it means for the skew policy belongs to
+//! [`super::KubeVersion`], which reads every string with these. The invariant: a text that is no version is `None`, and
+//! nothing here panics or allocates without bound.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,7 +1,8 @@
 //! A version as a component reports it, and how it is read and written.
 //!
 //! Here belong its parts and the one comparison that an upgrade is done by; which of two builds is newer is said in
-//! `order.rs`, and what a person may type in `person.rs`. The invariant: what is written is read again as the same version.
+//! `order.rs`, and what a person may type in `person.rs`. The invariant: what is written is read again as the same
+//! version.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! Texts that ought to be versions: how much of one is read, why it is none, and how it is shown.
 //!
-//! Here belongs what holds of the text alone; what it means is read in `kube.rs` and `observed.rs`. The invariant: what is
-//! shown of a text is short and cannot act on a terminal.
+//! Here belongs what holds of the text alone; what it means is read in `kube.rs` and `observed.rs`. The invariant: what
+//! is shown of a text is short and cannot act on a terminal.
 
 /// Longest version string that is read at all, in bytes and with its `v`. Node-supplied strings may be a megabyte long.
 pub const MAX_VERSION_BYTES: usize = 64;

@@ -1,7 +1,7 @@
 //! What admission plugins of a default server do to an object on create: they add to it, or refuse it.
 //!
-//! Never here: defaults, which every write gets, and the rules of a kind's own validation. Invariant: what an object
-//! says already stays, except for what the plugins alone decide, such as a pod's priority.
+//! Defaults, which every write gets, never belong here, nor do the rules of a kind's own validation. The invariant:
+//! what an object says already stays, except for what the plugins alone decide, such as a pod's priority.
 
 use std::sync::Arc;
 

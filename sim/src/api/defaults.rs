@@ -1,7 +1,7 @@
 //! What the server fills in at every write: the defaults of each built-in kind.
 //!
-//! Never here: what depends on another object, on chance or on the time, and what only a new object gets; that is
-//! admission. Invariant: an object that is filled in once more stays as it is.
+//! What depends on another object, on chance or on the time never belongs here, nor does what only a new object gets;
+//! both are in `admission`. The invariant: an object that is filled in once more stays as it is.
 
 use serde_json::{Map, Value, json};
 

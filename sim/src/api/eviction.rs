@@ -1,7 +1,7 @@
 //! The eviction handler: whether a pod may go, and the budget that pays for it.
 //!
-//! It trusts `status.disruptionsAllowed` and never counts pods: that is the disruption controller's work. It changes the
-//! budget first and deletes the pod after, so a deletion that fails has already cost one disruption.
+//! It trusts `status.disruptionsAllowed` and never counts pods: that is the disruption controller's work. It changes
+//! the budget first and deletes the pod after, so a deletion that fails has already cost one disruption.
 
 use std::sync::Arc;
 use std::time::Duration;

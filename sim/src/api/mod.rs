@@ -1,8 +1,8 @@
 //! The API server: requests in, answers out, one store behind.
 //!
 //! Every request runs to its end under the store's lock, so requests are linearisable; only an eviction takes the lock
-//! anew for each of its steps, as a real one is several requests to etcd. Models use `ApiState` directly and meet the same
-//! rules.
+//! anew for each of its steps, as a real one is several requests to etcd. Models use `ApiState` directly and meet the
+//! same rules.
 
 mod admission;
 mod bind;

@@ -1,8 +1,8 @@
 //! `OpenAPI` documents, with as much as clients use: which kinds there are, the schema of each, which parameters a
 //! request takes, how a patch merges.
 //!
-//! Never here: what a type looks like, which is `schema`'s. The invariant: a document is made from the schemas by which
-//! objects are decoded, so it promises nothing else.
+//! What a type looks like never belongs here; `schema` says that. The invariant: a document is made from the schemas by
+//! which objects are decoded, so it promises nothing else.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

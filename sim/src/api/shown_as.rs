@@ -1,6 +1,6 @@
 //! In which form a request wants its objects, and an object in each form that depends on it alone.
 //!
-//! Never here: which objects an answer has, and what the rows of a table say.
+//! Which objects an answer has never belongs here, nor does what the rows of a table say.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Everything that a request can touch, and the lock around it.
 //!
-//! Never here: what a request does. The invariant: whoever holds the state holds all of it, and plays one version for as
-//! long.
+//! What a request does never belongs here. The invariant: whoever holds the state holds all of it, and plays one
+//! version for as long.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,9 @@
 //! Kinds that are served in several versions, of which one is kept.
 //!
-//! Belongs here: from a version to the one that is kept, and back. The versions of a custom resource differ in nothing but
-//! their name, as with a real server without a conversion webhook. An Event of `events.k8s.io/v1` is one of `v1` with other
-//! names for some fields (pkg/apis/events/v1/conversion.go). Invariant: there and back is the same object.
+//! Here belongs the way from a version to the one that is kept, and back. The versions of a custom resource differ in
+//! nothing but their name, as with a real server without a conversion webhook. An Event of `events.k8s.io/v1` is one of
+//! `v1` with other names for some fields (pkg/apis/events/v1/conversion.go). The invariant: there and back is the same
+//! object.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What becomes of the events of one watch.
 //!
-//! The script says which fault an event meets. Never here: what the events are. Invariant: delayed events come in their
-//! order, after what was told before.
+//! The script says which fault an event meets. What the events are never belongs here. The invariant: delayed events
+//! come in their order, after what was told before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

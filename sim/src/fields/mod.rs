@@ -1,6 +1,6 @@
 //! Who owns which field: sets of paths, and how objects are compared, merged and cut by them for server-side apply.
 //!
-//! Never here: what the fields mean, or HTTP.
+//! What the fields mean never belongs here, nor does HTTP.
 
 mod managed;
 mod set;

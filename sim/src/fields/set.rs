@@ -1,6 +1,6 @@
 //! A set of paths in an object, and its algebra; the same on `fieldsV1` as it is written.
 //!
-//! Never here: whose the paths are. Invariant: a set prints as the `fieldsV1` it was read from.
+//! Whose the paths are never belongs here. The invariant: a set prints as the `fieldsV1` it was read from.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Adopting and releasing: a controller adopts an object that it selects and nobody controls, and releases an object
 //! that it controls and does not select.
 //!
-//! Source: `pkg/controller/controller_ref_manager.go`. Invariants: an object that another controls is not touched; an
-//! object that is being deleted is not adopted.
+//! The source is `pkg/controller/controller_ref_manager.go`. The invariants: an object that another controls is not
+//! touched; an object that is being deleted is not adopted.
 
 use std::sync::Arc;
 

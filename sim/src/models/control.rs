@@ -1,10 +1,10 @@
 //! Control-plane nodes: static pods, the leases by which apiservers and leaders are known, and the endpoints.
 //!
-//! What runs on each node is kept in a [`ControlPlane`]; the API shows it as mirror pods, and an apiserver answers under
-//! its own address with its own version. A component that is stopped renews no lease: after 15 seconds the component of
-//! another node takes its election lease over. A controller may be told to come late to its work: until then it renews no
-//! lease either, and the models of its work stand still while nobody is at it. Never here: what the components do besides
-//! that, which is in the other models.
+//! What runs on each node is kept in a [`ControlPlane`]; the API shows it as mirror pods, and an apiserver answers
+//! under its own address with its own version. A component that is stopped renews no lease: after 15 seconds the
+//! component of another node takes its election lease over. A controller may be told to come late to its work: until
+//! then it renews no lease either, and the models of its work stand still while nobody is at it. What the components do
+//! besides that never belongs here; it is in the other models.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

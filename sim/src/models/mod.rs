@@ -1,8 +1,8 @@
 //! What runs in a cluster besides its API: controllers, scheduler, kubelets.
 //!
-//! A model is told which objects changed, a little later, and takes one small step for each: it reads the store, decides,
-//! and writes through the same rules as a request. All run in one task, in the order of time and then of arrival, so that
-//! one seed gives one history. Never here: HTTP, or a clock of its own.
+//! A model is told which objects changed, a little later, and takes one small step for each: it reads the store,
+//! decides, and writes through the same rules as a request. All run in one task, in the order of time and then of
+//! arrival, so that one seed gives one history. HTTP never belongs here, nor does a clock of its own.
 
 mod claim;
 mod control;

@@ -1,7 +1,8 @@
 //! What a model is, and what it works with for one step.
 //!
-//! Here belongs what is alike for all models. Never here: which model takes its step when, which is in `stepper.rs`. The
-//! invariant: a model writes through the same rules as a request; only what kubelets write often goes around them.
+//! Here belongs what is alike for all models. Which model takes its step when never belongs here; that is in
+//! `stepper.rs`. The invariant: a model writes through the same rules as a request; only what kubelets write often goes
+//! around them.
 
 use std::sync::Arc;
 use std::time::Duration;

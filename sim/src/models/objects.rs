@@ -1,6 +1,7 @@
 //! What every model reads and writes in objects: conditions, owners, deletion.
 //!
-//! Here belongs what is alike for objects of every kind. Never here: the store, or what a model does about it.
+//! Here belongs what is alike for objects of every kind. The store never belongs here, nor does what a model does about
+//! an object.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Which model takes its next step, and when.
 //!
-//! Here belong the queue of what is due and the task that works it off. Never here: what a step does. The invariant: steps
-//! are taken in the order of time and then of arrival, so that one seed gives one history.
+//! Here belong the queue of what is due and the task that works it off. What a step does never belongs here. The
+//! invariant: steps are taken in the order of time and then of arrival, so that one seed gives one history.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

@@ -1,7 +1,8 @@
 //! Reads the binary form (protocol buffers) in which Go clients send built-in kinds, by the field numbers in
 //! `kubernetes.txt`.
 //!
-//! Never here: the envelope around an object; and writing, because answers are JSON, which every client reads.
+//! The envelope around an object never belongs here, nor does writing, because answers are JSON, which every client
+//! reads.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

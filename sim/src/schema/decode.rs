@@ -1,8 +1,8 @@
 //! Reading an object as the server does: an unknown field is dropped and remembered, a value of the wrong type is
 //! refused, zero values are left out or written as the type says.
 //!
-//! Never here: whether a value makes sense, which is `api::validate`'s. The invariant: an error is the message of Go's
-//! decoder.
+//! Whether a value makes sense never belongs here; `api::validate` says that. The invariant: an error is the message of
+//! Go's decoder.
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! Reads a `JSONSchemaProps` in its binary form: the only type of the API whose JSON is not made field by field.
 //!
-//! Source: `generated.proto` and `marshal.go` of `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1`. Never here: what
-//! a schema means, which is in `custom`.
+//! The source is `generated.proto` and `marshal.go` of `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1`. What
+//! a schema means never belongs here; that is in `custom`.
 
 use serde_json::{Map, Number, Value, json};
 

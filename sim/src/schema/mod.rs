@@ -1,7 +1,7 @@
 //! What an object may look like: which fields it has, how its lists merge, which zero values are written.
 //!
-//! One form for built-in kinds (from `kubernetes.txt`) and custom ones (from their CustomResourceDefinition), so that
-//! decoding, patching and field ownership are written once. Never here: a rule about a particular kind.
+//! Built-in kinds (from `kubernetes.txt`) and custom ones (from their CustomResourceDefinition) have one form, so that
+//! decoding, patching and field ownership are written once. A rule about a particular kind never belongs here.
 
 mod binary;
 mod builtin;

@@ -1,6 +1,6 @@
 //! Built-in types as `OpenAPI` schemas, made from the same lines as their shapes.
 //!
-//! Never here: paths, and custom resources, whose definitions bring their schemas along.
+//! Paths never belong here, nor do custom resources, whose definitions bring their schemas along.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Quantities of a resource, and the one form in which Kubernetes keeps each.
 //!
-//! Source: `k8s.io/apimachinery/pkg/api/resource`.
+//! The source is `k8s.io/apimachinery/pkg/api/resource`.
 
 /// A quantity such as `250m` or `2Gi`, in thousandths; `None` if `text` is no quantity.
 pub fn milli(text: &str) -> Option<i128> {

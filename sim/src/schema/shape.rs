@@ -1,6 +1,7 @@
 //! The shape of a value: its fields or items, and what decoding, patching and ownership have to know of each.
 //!
-//! Never here: where a shape is read from. Invariant: what is not known of a value is [`Shape::Any`], never an error.
+//! Where a shape is read from never belongs here. The invariant: what is not known of a value is [`Shape::Any`], never
+//! an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ pub(crate) enum Zero {
     Write,
 }
 
-/// One field of a struct.
+/// What decoding, patching and ownership have to know of one field; its name is the key in [`Struct::fields`].
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) shape: Arc<Shape>,

@@ -1,6 +1,6 @@
 //! The binary form (protocol buffers) as it is on the wire: a message is fields, each a number and what it holds.
 //!
-//! Never here: what a field is, which `binary` has from `kubernetes.txt` and `json_schema` from its own tables.
+//! What a field is never belongs here: `binary` has that from `kubernetes.txt`, and `json_schema` from its own tables.
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Where an API server of a served cluster is.
 //!
-//! Never here: sockets, and how a program gets there.
+//! Sockets never belong here, nor does how a program gets there.
 
 use std::net::SocketAddr;
 

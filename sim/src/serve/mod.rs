@@ -1,7 +1,7 @@
 //! A cluster for programs outside of this process, such as kubectl: TLS on the loopback interface, in real time.
 //!
-//! Belongs here: sockets, certificates, the kubeconfig. Never here: what a request means, which is the same as for a client
-//! inside. Invariant: nobody connects without the certificate in the kubeconfig.
+//! Here belong sockets, certificates and the kubeconfig. What a request means never belongs here, because it is the
+//! same as for a client inside. The invariant: nobody connects without the certificate in the kubeconfig.
 
 mod endpoint;
 mod kubeconfig;

@@ -1,7 +1,7 @@
 //! What every form of the demonstration says: its cluster as `evenkeel` and kubectl show it, and what happened in it.
 //!
-//! Here belong texts that are made of what is seen now. Never here: where they are shown, in which order, and what a
-//! person does meanwhile. The invariant: nothing here changes the cluster.
+//! Here belong texts that are made of what is seen now. Where and in which order they are shown never belongs here, nor
+//! does what a person does meanwhile. The invariant: nothing here changes the cluster.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

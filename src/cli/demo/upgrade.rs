@@ -1,4 +1,5 @@
-//! The story of a whole upgrade: seen, planned, approved, carried out node by node, held up by one budget, and even.
+//! The story of a whole upgrade: a person plans and approves it, the operator carries it out node by node, a budget
+//! holds up the last node, and a person mends that budget.
 //!
 //! Here belongs which scenes there are; what happens in them is done by the operator and by [`crate::demo`].
 
@@ -7,17 +8,20 @@ use super::presentation::{Presentation, REPORTS, SETTLE, UPGRADES, indented};
 use crate::demo::Demo;
 
 /// A part of the way that needs nobody.
-struct Scene {
+struct UnattendedScene {
     headline: &'static str,
     /// The reasons of the condition Ready at which the scene ends.
     until: &'static [&'static str],
 }
 
 /// How it goes on by itself once it is approved, in order.
-const SCENES: [Scene; 3] = [
-    Scene { headline: "Every kube-apiserver, one after the other", until: &["UpgradingControllers"] },
-    Scene { headline: "Then the controllers", until: &["UpgradingNodes"] },
-    Scene {
+const SCENES: [UnattendedScene; 3] = [
+    UnattendedScene {
+        headline: "Every kube-apiserver, one after the other",
+        until: &["UpgradingControllers"],
+    },
+    UnattendedScene { headline: "Then the controllers", until: &["UpgradingNodes"] },
+    UnattendedScene {
         headline: "Then the nodes, each drained through the Eviction API",
         until: &["NodesParked", "Completed"],
     },

@@ -22,7 +22,7 @@ use super::display::{Event, Teller};
 use super::interrupt::interrupts;
 use super::kept::{DrainKept, NodeChange, Reply};
 use super::reread::PodsRead;
-use super::waited::Trouble;
+use super::waited::DrainTrouble;
 use crate::act::evict::{self, Manner, UNANSWERED};
 use crate::act::{Authority, Effects, node, refusal};
 use crate::clock::Clock;
@@ -78,10 +78,10 @@ impl Driven for Draining {
     async fn look(&mut self) -> Result<NextLook, String> {
         // While a watch is broken, the drain decides nothing; the watches open again by themselves.
         if let Err(unseen) = self.seen() {
-            self.trouble(Trouble::Watch, &unseen.line)?;
+            self.trouble(DrainTrouble::Watch, &unseen.line)?;
             return Ok(NextLook::Again(TICK));
         }
-        self.kept.troubles.ends(&Trouble::Watch);
+        self.kept.troubles.ends(&DrainTrouble::Watch);
         let (done, again) = self.once()?;
         Ok(if done { NextLook::Done } else { NextLook::Again(again) })
     }
@@ -378,7 +378,7 @@ impl Draining {
             Reply::Node(name, change, Ok(node)) => {
                 self.kept.busy.remove(&name);
                 self.kept.refused_patches.taken(&name);
-                self.kept.troubles.ends(&Trouble::Patch(Arc::clone(&name)));
+                self.kept.troubles.ends(&DrainTrouble::Patch(Arc::clone(&name)));
                 if let Some(cache) = self.nodes.get(&name) {
                     cache.apply_own(*node);
                 }
@@ -398,14 +398,14 @@ impl Draining {
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + wait));
                 if lost {
                     self.kept.refused_patches.taken(&name);
-                    self.kept.troubles.ends(&Trouble::Patch(name));
+                    self.kept.troubles.ends(&DrainTrouble::Patch(name));
                     return Ok(());
                 }
                 if let Some(why) = refusal(&error) {
                     self.kept.refused_patches.refused(&name, why, self.clock.now());
                 }
                 let line = format!("node/{name} is not {}: {}", change.text(), error.line());
-                self.trouble(Trouble::Patch(name), &line)
+                self.trouble(DrainTrouble::Patch(name), &line)
             }
             Reply::Pod { node, pod, uid, charge, forced, answer } => {
                 let now = self.clock.now();
@@ -435,14 +435,14 @@ impl Draining {
                 Ok(())
             }
             Reply::Reread(name, Ok(read)) => {
-                self.kept.troubles.ends(&Trouble::Reread(Arc::clone(&name)));
+                self.kept.troubles.ends(&DrainTrouble::Reread(Arc::clone(&name)));
                 self.was_read(name, read);
                 Ok(())
             }
             Reply::Reread(name, Err(why)) => {
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_FAILURE));
                 let line = format!("node/{name}: its pods cannot be read once more: {why}");
-                self.trouble(Trouble::Reread(name), &line)
+                self.trouble(DrainTrouble::Reread(name), &line)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a drain remembers from one look to the next, and what became of its requests.
 //!
-//! Here belong the values; what is done with them is in `draining`, and what is told of them in `narrate`. The invariant: all
-//! of it may be lost; a drain that is started again finds out anew.
+//! Here belong the values; what is done with them is in `draining`, and what is told of them in `narrate`. The
+//! invariant: all of it may be lost; a drain that is started again finds out anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

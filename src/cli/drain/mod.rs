@@ -1,8 +1,8 @@
 //! `evenkeel drain` and `evenkeel uncordon`: arguments, exit codes, and the uncordon, which needs no loop.
 //!
-//! Nothing here decides: the core does ([`evenkeel_core::drain`]). `draining` carries decisions out, `confirm` is its last
-//! look at a node, `rehearse` is the dry run, `narrate` and `conclusion` say what happened, and `display` writes it.
-//! [`run`] is a drain without a command line.
+//! Nothing here decides: the core does ([`evenkeel_core::drain`]). `draining` carries decisions out, `reread` lists the
+//! pods of a node afresh, `rehearse` is the dry run, `narrate` and `conclusion` say what happened, and `display` writes
+//! it. [`run`] is a drain without a command line.
 
 mod conclusion;
 mod display;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::display::{DrainScreen, Event};
 use super::draining::Draining;
-use super::waited::{TELL_AGAIN, Trouble, Waited};
+use super::waited::{DrainTrouble, TELL_AGAIN, Waited};
 
 /// A wait is told when it has lasted this long.
 const TELL_AFTER: Duration = Duration::from_secs(5);
@@ -74,8 +74,8 @@ impl Draining {
             }
             if state.is_final() {
                 // Nothing more is asked of the server about it, but that it is uncordoned.
-                self.kept.troubles.ends(&Trouble::Patch(Arc::clone(name)));
-                self.kept.troubles.ends(&Trouble::Reread(Arc::clone(name)));
+                self.kept.troubles.ends(&DrainTrouble::Patch(Arc::clone(name)));
+                self.kept.troubles.ends(&DrainTrouble::Reread(Arc::clone(name)));
             }
             match state {
                 NodeState::Drained { .. } => {
@@ -132,7 +132,7 @@ impl Draining {
     }
 
     /// Warns that a watch or a request of ours fails, with `why`: once, and again each minute while it lasts.
-    pub(super) fn trouble(&mut self, trouble: Trouble, why: &str) -> Result<(), String> {
+    pub(super) fn trouble(&mut self, trouble: DrainTrouble, why: &str) -> Result<(), String> {
         if self.kept.troubles.begins(trouble, why, Instant::now()) {
             return self.teller.note(&format!("warning: {why}"));
         }

@@ -1,7 +1,7 @@
 //! A node's pods, read by a request of their own.
 //!
-//! Here belongs only that read; what follows from it is decided in the core. The invariant: it asks the server, because a watch
-//! may not show a pod yet, or may have lost its end.
+//! Here belongs only that read; what follows from it is decided in the core. The invariant: it asks the server, because
+//! a watch may not show a pod yet, or may have lost its end.
 
 use evenkeel_core::cluster::Surroundings;
 use evenkeel_core::disruption::{Rules, may_stay};

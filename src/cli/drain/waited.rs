@@ -1,7 +1,7 @@
 //! How long a drain has been waiting for one thing, and when it said so.
 //!
-//! Here belong the moments, and whether trouble with a request or a watch is over; what is told of it is in `narrate`. The
-//! invariant: the moments are of the machine's monotonic clock, so a clock that is set back changes no wait.
+//! Here belong the moments, and whether trouble with a request or a watch is over; what is told of it is in `narrate`.
+//! The invariant: the moments are of the machine's monotonic clock, so a clock that is set back changes no wait.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Waited {
 
 /// What the drain itself has trouble with.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Trouble {
+pub(super) enum DrainTrouble {
     /// With a watch.
     Watch,
     /// With the cordon of the node of this name, or with taking it off.
@@ -49,11 +49,11 @@ pub(super) enum Trouble {
 
 /// The troubles that there are, and those that were told lately, each with its line.
 #[derive(Default)]
-pub(super) struct Troubles(BTreeMap<(Trouble, String), (Waited, bool)>);
+pub(super) struct Troubles(BTreeMap<(DrainTrouble, String), (Waited, bool)>);
 
 impl Troubles {
     /// Remembers that the trouble told by `line` is there `now`. Returns whether it is to be told.
-    pub(super) fn begins(&mut self, trouble: Trouble, line: &str, now: Instant) -> bool {
+    pub(super) fn begins(&mut self, trouble: DrainTrouble, line: &str, now: Instant) -> bool {
         // What passes and comes back is not told each time.
         self.0.retain(|_, (waited, lasts)| *lasts || waited.told.is_some_and(|told| now < told + TELL_AGAIN));
         let others = self.0.iter_mut().filter(|((of, other), _)| *of == trouble && other != line);
@@ -66,7 +66,7 @@ impl Troubles {
     }
 
     /// The trouble is over.
-    pub(super) fn ends(&mut self, trouble: &Trouble) {
+    pub(super) fn ends(&mut self, trouble: &DrainTrouble) {
         let same = self.0.iter_mut().filter(|((of, _), _)| of == trouble);
         same.for_each(|(_, (_, lasts))| *lasts = false);
     }
@@ -86,24 +86,24 @@ mod tests {
     async fn trouble_is_shown_until_it_is_over_and_told_once_a_minute() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
-        let patch = |node: &str| Trouble::Patch(node.into());
+        let patch = |node: &str| DrainTrouble::Patch(node.into());
         let mut troubles = Troubles::default();
         assert!(troubles.begins(patch("n-1"), "no right", at(0)));
         assert!(!troubles.begins(patch("n-1"), "no right", at(2)));
-        assert!(troubles.begins(Trouble::Watch, "no answer", at(3)));
+        assert!(troubles.begins(DrainTrouble::Watch, "no answer", at(3)));
         assert_eq!(troubles.longest(), Some(("no right", at(0))));
         troubles.ends(&patch("n-2"));
         assert_eq!(troubles.longest(), Some(("no right", at(0))), "another node's");
         troubles.ends(&patch("n-1"));
         assert_eq!(troubles.longest(), Some(("no answer", at(3))));
-        troubles.ends(&Trouble::Watch);
+        troubles.ends(&DrainTrouble::Watch);
         assert_eq!(troubles.longest(), None);
-        assert!(!troubles.begins(Trouble::Watch, "no answer", at(20)), "it comes and goes");
+        assert!(!troubles.begins(DrainTrouble::Watch, "no answer", at(20)), "it comes and goes");
         assert_eq!(troubles.longest(), Some(("no answer", at(20))), "and begins anew");
-        assert!(troubles.begins(Trouble::Watch, "no answer", at(63)));
+        assert!(troubles.begins(DrainTrouble::Watch, "no answer", at(63)));
         assert!(troubles.begins(patch("n-1"), "busy", at(64)), "another trouble with the same node");
         assert!(troubles.begins(patch("n-1"), "no right", at(90)));
-        troubles.ends(&Trouble::Watch);
+        troubles.ends(&DrainTrouble::Watch);
         assert_eq!(troubles.longest(), Some(("no right", at(90))), "it is busy no more");
     }
 }

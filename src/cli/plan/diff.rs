@@ -1,7 +1,7 @@
 //! What changed since an older plan, in words that a person reads once.
 //!
-//! Pure: two documents in, lines out. The invariant: the same two documents have no change, and what is not about the
-//! plan (where it was looked at, how many nodes a group has) is none.
+//! This module does no I/O and reads no clock: it turns two documents into lines. The invariant: the same two documents
+//! have no change, and what is not about the plan (where it was looked at, how many nodes a group has) is none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

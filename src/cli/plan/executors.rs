@@ -1,4 +1,5 @@
-//! The UpgradeExecutors that an upgrade names: beside it in its file, in the cluster, or in the files that stand for it.
+//! The UpgradeExecutors that an upgrade names: beside it in its file, in the cluster, or in the files that stand for
+//! it.
 //!
 //! Here belongs where they are looked for; what they are is read where the operator reads it. The invariant: one that
 //! could not be looked for is never taken for one that does not exist.

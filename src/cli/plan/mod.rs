@@ -131,9 +131,9 @@ fn planned(
     let refuted = refuted(&plan, &waves, &wish);
     let (durations, basis) = times::durations(times, std::mem::take(&mut subject.earlier));
     let (cluster, now, rules) = (&subject.cluster, subject.now, upgrade.drain.rules(EXECUTORS));
-    let ahead = plan::Ahead { plan: &plan, waves: &waves, upgrade, cluster, rules: &rules, now };
-    let timing = plan::timing(&ahead, &durations, &recorded.soaks);
-    plan.findings = plan::foresee(&ahead);
+    let input = plan::ForecastInput { plan: &plan, waves: &waves, upgrade, cluster, rules: &rules, now };
+    let timing = plan::timing(&input, &durations, &recorded.soaks);
+    plan.findings = plan::foresee(&input);
     let made = Made {
         upgrade,
         members: &members,

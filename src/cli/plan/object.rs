@@ -18,14 +18,14 @@ const NAMED: usize = 3;
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Head {
+struct KindFields {
     api_version: Option<String>,
     kind: Option<String>,
 }
 
 /// Group and kind of what `raw` holds; `list` is what its list says of it.
 fn of(raw: &RawValue, list: &List) -> (String, String) {
-    let head: Head = serde_json::from_str(raw.get()).unwrap_or_default();
+    let head: KindFields = serde_json::from_str(raw.get()).unwrap_or_default();
     let kind = head.kind.or_else(|| list.kind.clone()).unwrap_or_default();
     let api_version = head.api_version.or_else(|| list.api_version.clone()).unwrap_or_default();
     (api_version.split('/').next().unwrap_or_default().to_owned(), kind)

@@ -1,7 +1,7 @@
 //! The words of the document that something depends on.
 //!
-//! Here belongs how each is written. Never here: what a person reads instead, which is in `words`. The invariant: a word
-//! that a later release wrote is kept as it was read, so that no document is spoiled by it.
+//! Here belongs how each is written. What a person reads instead never belongs here; that is in `words`. The invariant:
+//! a word that a later release wrote is kept as it was read, so that no document is spoiled by it.
 
 use std::fmt;
 
@@ -117,31 +117,31 @@ vocabulary!(
 vocabulary!(
     /// What a difference from an older document is about.
     About {
-        /// What a person approves.
+        /// The hash that a person approves.
         Hash = "hash",
-        /// Where it starts, or goes to.
+        /// The version that the plan starts from, or the one that it goes to.
         Version = "version",
-        /// What of the control plane moves at once.
+        /// Whether components of the control plane move one by one, or all of a node together.
         Unit = "unit",
         /// Whether the plan may be carried out.
         Verdict = "verdict",
-        /// A hop.
+        /// Which minors the plan goes over, and to which version of each.
         Hop = "hop",
-        /// What a hop needs first.
+        /// What others have to do before a hop.
         Need = "need",
-        /// A step of the control plane.
+        /// Which components a hop moves where, from which version, and in which order.
         Step = "step",
-        /// A wave of nodes.
+        /// Which nodes go together, how many at once, and in which order.
         Wave = "wave",
-        /// A group of nodes.
+        /// Which groups of nodes there are, their settings and their order.
         Group = "group",
-        /// A finding.
+        /// What was found, how grave it is, and whether a person accepted it.
         Finding = "finding",
-        /// How long it takes.
+        /// How long the plan takes, as its median.
         Time = "time",
-        /// What it waits for besides.
+        /// What the upgrade waits for besides its plan, such as a window or a gate.
         Wait = "wait",
-        /// What could be read.
+        /// What could not be read when the plan was made.
         Sight = "sight",
     }
 );

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::fold::{Fold, SyncState, Watched};
 use super::super::interner::Detail;
-use super::outage::{Cause, Outage};
+use super::outage::{Outage, WatchFailure};
 use crate::clients::one_line;
 
 /// Wakes the controllers: one that every cache and probe shares. Those that wait are woken in the order in which they began
@@ -200,13 +200,13 @@ impl<K: Watched> Inner<K> {
 
 /// What other kinds can have in common with a failure, which `text` explains: all of it where the server answered about this
 /// kind. One that starts is not `refused` yet, and answers 403 about every kind.
-pub(super) fn cause(error: &kube::Error, text: &str, refused: bool) -> Cause {
+pub(super) fn cause(error: &kube::Error, text: &str, refused: bool) -> WatchFailure {
     match error {
         kube::Error::Api(status) if status.code == 403 && !refused => {
-            Cause { text: "the server starts".to_owned(), away: true }
+            WatchFailure { text: "the server starts".to_owned(), away: true }
         }
-        kube::Error::Api(status) if status.code < 500 => Cause { text: text.to_owned(), away: false },
-        _ => Cause { text: one_line(error), away: true },
+        kube::Error::Api(status) if status.code < 500 => WatchFailure { text: text.to_owned(), away: false },
+        _ => WatchFailure { text: one_line(error), away: true },
     }
 }
 

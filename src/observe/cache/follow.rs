@@ -1,9 +1,10 @@
 //! The request loop of one watch: list, follow, list again.
 //!
-//! Everything that the server sends goes to [`Inner`]; what it means is decided in the fold. The invariants: a
-//! server that refuses is asked ever more rarely, until it answers another watch; a watch goes on where it ended; and a connection that died without
-//! a word is noticed. This module uses `Api::list` and `Api::watch` because kube's `watcher` hides bookmarks, never
-//! backs off a failing list, and cannot be told to list again after an object that it could not decode.
+//! Everything that the server sends goes to [`Inner`]; what it means is decided in the fold. The invariants: a server
+//! that refuses is asked ever more rarely, until it answers another watch; a watch goes on where it ended; and a
+//! connection that died without a word is noticed. This module uses `Api::list` and `Api::watch` because kube's
+//! `watcher` hides bookmarks, never backs off a failing list, and cannot be told to list again after an object that it
+//! could not decode.
 
 use std::sync::Arc;
 use std::time::Duration;

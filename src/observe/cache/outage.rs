@@ -1,6 +1,6 @@
-//! Why watches fail at the moment, and when the server was last away. So a kube-apiserver that is away is logged once and not
-//! for each kind; when one watch works again, those that failed with it do not wait any longer; and a server that has just
-//! come back is not believed when it refuses.
+//! Why watches fail at the moment, and when the server was last away. So a kube-apiserver that is away is logged once
+//! and not for each kind; when one watch works again, those that failed with it do not wait any longer; and a server
+//! that has just come back is not believed when it refuses.
 //!
 //! Here belongs what watches tell each other; what a failure means for a decision is in [`super::super::fold`]. The
 //! invariant: a cause is news when no watch fails for it yet.
@@ -25,7 +25,7 @@ struct Failing {
 
 /// Why a watch fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cause {
+pub(super) struct WatchFailure {
     /// What is told of it.
     pub(super) text: String,
     /// The server does not answer, answers with an error of its own, or starts: that ends for all watches at once, whatever each
@@ -35,7 +35,7 @@ pub(super) struct Cause {
 
 #[derive(Debug)]
 struct OutageCause {
-    cause: Cause,
+    cause: WatchFailure,
     /// A watch that failed for this works again.
     passes: Notify,
 }
@@ -46,7 +46,7 @@ impl Outage {
     }
 
     /// The watch of `kind` fails for `cause`. Returns whether no watch failed for it before.
-    pub(super) fn begins(&self, kind: &str, cause: Cause) -> bool {
+    pub(super) fn begins(&self, kind: &str, cause: WatchFailure) -> bool {
         let mut failing = self.failing();
         let known = failing.kinds.values().find(|known| known.cause == cause).cloned();
         let is_news = known.is_none();
@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn a_cause_is_news_once_until_no_watch_fails_for_it() {
         let outage = Outage::default();
-        let fails = |kind: &str, text: &str| outage.begins(kind, Cause { text: text.to_owned(), away: true });
+        let fails =
+            |kind: &str, text: &str| outage.begins(kind, WatchFailure { text: text.to_owned(), away: true });
         for _ in 0..2 {
             assert!(fails("Node", "refused"));
             assert!(!fails("Pod", "refused"));
@@ -119,7 +120,7 @@ mod tests {
             ("Secret", "forbidden", false),
         ];
         for (kind, text, away) in failed {
-            outage.begins(kind, Cause { text: text.to_owned(), away });
+            outage.begins(kind, WatchFailure { text: text.to_owned(), away });
         }
         for (ends, told) in [("Lease", [false, false, true, false]), ("Node", [true, true, false, false])] {
             let mut waiting = ["Pod", "Event", "Secret", "Job"].map(|kind| Box::pin(outage.passes(kind)));

@@ -1,7 +1,8 @@
 //! Which component a pod runs, and in which version by its image.
 //!
-//! Pure. Here belongs how images, commands and labels name components. Never here: which instance of a component the pod
-//! is. The invariant: a tag that is no version of Kubernetes is never taken for one.
+//! This module does no I/O and reads no clock. Here belongs how images, commands and labels name components. Which
+//! instance of a component the pod is never belongs here. The invariant: a tag that is no version of Kubernetes is
+//! never taken for one.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! What the kubelet of a k3s server tells of the control plane that is in the same process.
 //!
-//! Pure. Here belongs the one distribution where a version may be taken from another component's. The invariant: it is
-//! taken only where both are one process, and only for a component that is seen nowhere in the cluster by itself.
+//! This module does no I/O and reads no clock. Here belongs the one distribution where a version may be taken from
+//! another component's. The invariant: it is taken only where both are one process, and only for a component that is
+//! seen nowhere in the cluster by itself.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What is wrong with a JSON text or with an object in it, in words for a person.
 //!
-//! Here belongs how errors of the decoder are told. The invariant: none of its own words for types are shown, and nothing
-//! of the text that is longer than a line.
+//! Here belongs how errors of the decoder are told. The invariant: none of its own words for types are shown, and
+//! nothing of the text that is longer than a line.
 
 use super::text::brief;
 

@@ -1,8 +1,8 @@
 //! From text to objects: JSON or YAML, one document or many, lists of any mixture, bare arrays, single objects.
 //!
 //! Here belong the forms in which tools write objects down, and what an object is. List items are read one by one into
-//! the lean types; a list is never held as a tree. The invariant: one object that cannot be read costs that object and no
-//! other.
+//! the lean types; a list is never held as a tree. The invariant: one object that cannot be read costs that object and
+//! no other.
 
 pub(super) mod piece;
 mod stream;

@@ -11,7 +11,7 @@ use super::super::lean::Lease;
 use super::*;
 
 /// The sources of a model.
-struct World {
+struct ModelSources {
     nodes: Fold<Node>,
     pods: Fold<Pod>,
     budgets: Fold<PodDisruptionBudget>,
@@ -154,9 +154,9 @@ fn trouble<K: Watched>(fold: &mut Fold<K>, trouble: u8) {
     }
 }
 
-impl World {
+impl ModelSources {
     fn new() -> Self {
-        let mut world = Self {
+        let mut sources = Self {
             nodes: Fold::default(),
             pods: Fold::default(),
             budgets: Fold::default(),
@@ -165,8 +165,8 @@ impl World {
             version: 1,
             seconds: 0,
         };
-        (0..3).for_each(|kind| world.list(kind, u8::MAX));
-        world
+        (0..3).for_each(|kind| sources.list(kind, u8::MAX));
+        sources
     }
 
     fn now(&self) -> Timestamp {
@@ -285,14 +285,14 @@ proptest! {
     #[test]
     fn the_model_is_the_one_that_is_made_anew(events in prop::collection::vec(any_event(), 0..80)) {
         for scope in [PodScope::All, PodScope::KubeSystem] {
-            let (mut world, mut model) = (World::new(), Model::new(scope));
+            let (mut sources, mut model) = (ModelSources::new(), Model::new(scope));
             // Who holds an earlier one keeps what was.
             let mut held: Vec<(Arc<Cluster>, Cluster)> = Vec::new();
             for event in events.iter().chain([&Event::Look]) {
-                world.happens(event);
+                sources.happens(event);
                 if matches!(event, Event::Look) {
-                    world.look(&mut model);
-                    let (cluster, platform) = world.anew(scope);
+                    sources.look(&mut model);
+                    let (cluster, platform) = sources.anew(scope);
                     let seen = model.cluster();
                     prop_assert_eq!(seen.as_ref(), &cluster);
                     prop_assert_eq!(model.platform(), platform);
@@ -309,19 +309,19 @@ proptest! {
 /// A pod of another node, a heartbeat: what tells of no component finds none anew.
 #[test]
 fn components_are_found_again_only_when_something_tells_of_them() {
-    let (mut world, mut model) = (World::new(), Model::new(PodScope::All));
-    world.happens(&Event::Endpoint { number: 1, version: 4 });
-    world.look(&mut model);
+    let (mut sources, mut model) = (ModelSources::new(), Model::new(PodScope::All));
+    sources.happens(&Event::Endpoint { number: 1, version: 4 });
+    sources.look(&mut model);
     let instances = |model: &Model| model.cluster().instances().as_ptr();
     let before = instances(&model);
-    world.happens(&Event::Node { number: 1, ip: 1, ready: false, gone: false });
-    world.happens(&Event::Pod { namespace: 1, number: 0, node: 2, ready: false, gone: false });
-    world.happens(&Event::Budget { number: 1, allowed: 0, gone: false });
-    world.look(&mut model);
+    sources.happens(&Event::Node { number: 1, ip: 1, ready: false, gone: false });
+    sources.happens(&Event::Pod { namespace: 1, number: 0, node: 2, ready: false, gone: false });
+    sources.happens(&Event::Budget { number: 1, allowed: 0, gone: false });
+    sources.look(&mut model);
     assert_eq!(instances(&model), before);
     assert!(!model.cluster().node("n-1").unwrap().ready);
-    world.happens(&Event::Node { number: 1, ip: 9, ready: false, gone: false });
-    world.look(&mut model);
+    sources.happens(&Event::Node { number: 1, ip: 9, ready: false, gone: false });
+    sources.look(&mut model);
     assert_ne!(instances(&model), before, "its address tells which apiserver runs there");
 }
 
@@ -329,18 +329,18 @@ fn components_are_found_again_only_when_something_tells_of_them() {
 #[test]
 fn an_upgrade_and_a_report_see_the_same_k3s_cluster() {
     let seen = |scope| {
-        let (mut world, mut model) = (World::new(), Model::new(scope));
+        let (mut sources, mut model) = (ModelSources::new(), Model::new(scope));
         (0..3).for_each(|namespace| {
             (0..3).for_each(|number| {
-                world.happens(&Event::Pod { namespace, number, node: 1, ready: true, gone: true });
+                sources.happens(&Event::Pod { namespace, number, node: 1, ready: true, gone: true });
             });
         });
-        world.happens(&Event::Endpoint { number: 0, version: 4 });
-        world.happens(&Event::Lease { number: 3, holder: 0 });
+        sources.happens(&Event::Endpoint { number: 0, version: 4 });
+        sources.happens(&Event::Lease { number: 3, holder: 0 });
         let mut shown = Vec::new();
         for (ip, ready) in [(0, true), (7, true), (7, false)] {
-            world.happens(&Event::Node { number: 0, ip, ready, gone: false });
-            world.look(&mut model);
+            sources.happens(&Event::Node { number: 0, ip, ready, gone: false });
+            sources.look(&mut model);
             assert!(model.leading().is_empty(), "{:?}", model.leading());
             shown.extend(model.cluster().instances().iter().map(|instance| {
                 let (node, ready) = (instance.node.as_deref().unwrap_or("?"), instance.ready);

@@ -85,7 +85,7 @@ pub struct Survey {
 /// The fields that tell of what kind an object is, and the items of a list.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Head<'a> {
+struct KindAndItems<'a> {
     api_version: Option<String>,
     kind: Option<String>,
     #[serde(borrow)]
@@ -95,7 +95,7 @@ struct Head<'a> {
     metadata: Option<&'a RawValue>,
 }
 
-impl Head<'_> {
+impl KindAndItems<'_> {
     fn meta(&self) -> ListMeta {
         self.metadata.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }
@@ -277,7 +277,7 @@ impl Survey {
 
     /// Takes in one page of a list; returns the token of a list that goes on.
     fn document(&mut self, raw: &RawValue) -> Option<String> {
-        let head: Head<'_> = match serde_json::from_str(raw.get()) {
+        let head: KindAndItems<'_> = match serde_json::from_str(raw.get()) {
             Ok(head) => head,
             // A text, a number or an array is no list.
             Err(_) => return None,
@@ -319,7 +319,7 @@ impl Survey {
         kind_of_list: Option<&str>,
         raw: &RawValue,
     ) -> Result<bool, String> {
-        let head: Head<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+        let head: KindAndItems<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
         let api_version = head.api_version.as_deref().or(of_list).unwrap_or("v1");
         let Some(kind) = head.kind.as_deref().or(kind_of_list) else { return Ok(false) };
         let group = api_version.split_once('/').map_or("", |(group, _)| group);

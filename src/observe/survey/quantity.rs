@@ -1,6 +1,7 @@
 //! Amounts of resources as Kubernetes writes them: `250m`, `1.5Gi`, `1e3`.
 //!
-//! Source: `k8s.io/apimachinery/pkg/api/resource`. The invariant: an amount is never made smaller than it is written.
+//! The source is `k8s.io/apimachinery/pkg/api/resource`. The invariant: an amount is never made smaller than it is
+//! written.
 
 /// The thousandths of an amount, rounded up and at most [`i64::MAX`]; `None` when `text` is no amount.
 pub(super) fn thousandths(text: &str) -> Option<i64> {

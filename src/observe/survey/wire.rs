@@ -42,12 +42,12 @@ fn owner(reference: &OwnerReference) -> Arc<Owner> {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WorkloadSpec {
     replicas: Option<i32>,
-    pod_failure_policy: Option<WebhookFailurePolicy>,
+    pod_failure_policy: Option<PodFailurePolicy>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct WebhookFailurePolicy {
+struct PodFailurePolicy {
     rules: Option<Vec<FailureRule>>,
 }
 
@@ -118,22 +118,22 @@ struct Requests {
 }
 
 #[derive(Default, Deserialize)]
-struct Resources(BTreeMap<String, Amount>);
+struct Resources(BTreeMap<String, ResourceAmount>);
 
 /// An amount of a resource. The API writes it as text; a file that a person wrote may hold a number.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Amount {
+#[serde(untagged, expecting = "an amount of a resource in it is neither a number nor a text")]
+enum ResourceAmount {
     Text(String),
     Number(serde_json::Number),
 }
 
 impl Resources {
     fn amounts(&self) -> Amounts {
-        let of = |(resource, amount): (&String, &Amount)| {
+        let of = |(resource, amount): (&String, &ResourceAmount)| {
             let amount = match amount {
-                Amount::Text(text) => thousandths(text),
-                Amount::Number(number) => thousandths(&number.to_string()),
+                ResourceAmount::Text(text) => thousandths(text),
+                ResourceAmount::Number(number) => thousandths(&number.to_string()),
             };
             (Arc::from(resource.as_str()), amount.unwrap_or(0))
         };
@@ -247,12 +247,12 @@ pub(super) fn autoscaler(object: &Object<ScalerSpec>) -> Option<Autoscaler> {
 pub(super) struct Webhooks {
     #[serde(default, deserialize_with = "meta")]
     metadata: ObjectMeta,
-    webhooks: Option<Vec<Webhook>>,
+    webhooks: Option<Vec<WebhookEntry>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Webhook {
+struct WebhookEntry {
     name: Option<String>,
     failure_policy: Option<String>,
     client_config: Option<ClientConfig>,

@@ -1,7 +1,7 @@
 //! What is shown of upgrades: their nodes, what they wait for, and which nodes they leave out.
 //!
-//! The invariants: an upgrade has a series for every reason with which it may wait, of which at most one is 1, and one for
-//! every reason that `status.waitingFor` may have.
+//! The invariants: an upgrade has a series for every reason with which it may wait, of which at most one is 1, and one
+//! for every reason that `status.waitingFor` may have.
 
 use evenkeel_core::rollout::{UpgradePhase, WaitReason};
 use prometheus::Registry;

@@ -1,7 +1,7 @@
 //! What is told of an upgrade besides its status: events and metrics.
 //!
-//! Nothing is decided or put into words here. The invariant: the reasons, names and lines of events and metrics are those of
-//! the status that was written or shown.
+//! Nothing is decided or put into words here. The invariant: the reasons, names and lines of events and metrics are
+//! those of the status that was written or shown.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,7 +1,7 @@
 //! The upgrades' part of the common loop: how a look is taken and told of.
 //!
-//! Here belongs what [`crate::drive`] asks of whoever it drives, and what is told while a look does not see everything; what it
-//! does otherwise belongs to the parent module. The invariant: no failure ends the loop.
+//! Here belongs what [`crate::drive`] asks of whoever it drives, and what is told while a look does not see everything;
+//! what it does otherwise belongs to the parent module. The invariant: no failure ends the loop.
 
 use std::convert::Infallible;
 use std::sync::Arc;

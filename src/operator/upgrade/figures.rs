@@ -1,6 +1,6 @@
 //! What the metrics count of upgrades.
 //!
-//! Never here: how a metric is served. The invariant: every label is one of a closed set.
+//! How a metric is served never belongs here. The invariant: every label is one of a closed set.
 
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::plan::Stage;

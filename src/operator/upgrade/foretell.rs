@@ -1,6 +1,6 @@
 //! What lies ahead of upgrades, as it was last reckoned.
 //!
-//! Never here: how it is reckoned, which is the core's. The invariant: losing all of it costs time alone.
+//! How it is reckoned never belongs here; the core does that. The invariant: losing all of it costs time alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What a stored `ClusterUpgrade` says: whether something can be decided about it, and since when it is under way.
 //!
-//! Never here: what is decided. The invariant: one that cannot be carried out still has what it settles by, once it has
-//! begun.
+//! What is decided never belongs here. The invariant: an upgrade that cannot be carried out still has what it settles
+//! by, once it has begun.
 
 use evenkeel_core::upgrade::{Progress, Upgrade};
 use jiff::Timestamp;

@@ -1,7 +1,7 @@
 //! For how long something has been out of sight, so that nothing can be decided.
 //!
-//! Here belongs when a person is told; what has to be seen, and the words for it, belong to the caller. The invariant: what
-//! passes by itself within a moment is no news.
+//! Here belongs when a person is told; what has to be seen, and the words for it, belong to the caller. The invariant:
+//! what passes by itself within a moment is no news.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ pub(super) struct UnseenSince {
 }
 
 impl UnseenSince {
-    /// Since when it is so that the upgrades are, or are not, in sight, where `before` was known until now.
+    /// Returns `before`, if the upgrades are in sight now as they were then, or out of sight as they were then
+    /// (`beside_upgrades`). Otherwise the time begins now.
     pub(super) fn goes_on(before: Option<Self>, beside_upgrades: bool) -> Self {
         before
             .filter(|before| before.beside_upgrades == beside_upgrades)

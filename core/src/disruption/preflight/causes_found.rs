@@ -1,8 +1,8 @@
 //! What the preflight of pods found, before it becomes causes.
 //!
 //! Here belongs how findings about many pods are put together, and which nodes may take a pod; what is wrong with a pod
-//! is found in `pods` and `capacity`. The invariant: one entry for each code, outlook and object, however many pods it
-//! is about.
+//! is found in `pods` and `capacity`. The invariant: there is one entry for each code, outlook and object, however many
+//! pods it is about.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

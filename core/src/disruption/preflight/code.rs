@@ -1,7 +1,7 @@
 //! The codes of causes: what each of them is about, and the one place that writes it as text.
 //!
-//! Here belong the codes alone; which of them holds is found by the other files. The invariant: the text of a code never
-//! changes, because people accept findings by it and tools compare it between runs.
+//! Here belong the codes alone; which of them holds is found by the other files. The invariant: the text of a code
+//! never changes, because people accept findings by it and tools compare it between runs.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use super::super::class::{Class, Handling, class, handling, warnings};
 use super::super::permit::Budgets;
-use super::all::causes;
 use super::budgets::of_budget;
 use super::cause::{Cause, Outlook};
+use super::every_cause::causes;
 use super::question::Question;
 use crate::cluster::{Budget, Node, Pod, UnhealthyPolicy};
 use crate::text::plural;

@@ -4,13 +4,13 @@
 //! is the caller's to say. The invariant: *never* is said only of what no waiting changes; what healthy pods, a
 //! controller or another actor may end is *not now*; and what only costs something is a *caution*.
 
-mod all;
 mod bounds;
 mod budgets;
 mod capacity;
 mod cause;
 mod causes_found;
 mod code;
+mod every_cause;
 pub mod explain;
 mod forecast;
 mod placement;
@@ -18,11 +18,11 @@ mod pods;
 mod question;
 mod remedy;
 
-pub use all::causes;
 pub use bounds::{BudgetBound, bounds, duration_text};
 pub use budgets::{CLOSED_FOR_LONG, closed, of_budget};
 pub use cause::{Cause, CauseObject, ObjectKind, Outlook};
 pub use code::Code;
+pub use every_cause::causes;
 pub use forecast::{DrainForecast, forecast};
 pub use question::Question;
 

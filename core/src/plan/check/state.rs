@@ -60,9 +60,10 @@ impl Part {
     }
 }
 
-/// The cluster in one moment. Kubelets and kube-proxies of the same version and fate are one part.
+/// The cluster in one moment, as the versions that its parts run. Kubelets and kube-proxies of the same version and
+/// fate are one part.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct ClusterState {
     pub(super) parts: Vec<Part>,
 }
 
@@ -82,7 +83,7 @@ struct OnNodes<'a> {
     taken_along: BTreeMap<&'a Arc<str>, Vec<(&'a Instance, &'a KubeVersion)>>,
 }
 
-impl State {
+impl ClusterState {
     /// `unit` is what the plan moves together.
     pub(super) fn of(cluster: &Cluster, members: &[Member<'_>], unit: Unit) -> Self {
         let mut state = Self { parts: Vec::new() };

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::refutation::Refutation;
-use super::state::{Broken, Part, State};
+use super::state::{Broken, ClusterState, Part};
 use crate::cluster::{Cluster, Component};
 use crate::plan::hops::{Hop, Pass, Plan};
 use crate::skew::policy::{Judgement, Policy, RuleSubject, Servers};
@@ -42,7 +42,7 @@ pub fn check(
     if !blocked.is_empty() {
         return Err(blocked);
     }
-    let now = State::of(cluster, members, plan.unit);
+    let now = ClusterState::of(cluster, members, plan.unit);
     let mut walk = Walk { policy, wrong: BTreeSet::new(), now, moved_servers: false };
     for (at, hop) in plan.hops.iter().enumerate() {
         if hop.version.minor() > plan.to.minor() {
@@ -58,7 +58,7 @@ pub fn check(
 struct Walk<'a> {
     policy: &'a Policy,
     wrong: BTreeSet<Refutation>,
-    now: State,
+    now: ClusterState,
     /// Some kube-apiserver was moved before.
     moved_servers: bool,
 }
@@ -152,7 +152,7 @@ impl Walk<'_> {
 
     /// Somebody takes back a kube-apiserver that this hop moved: what the plan does first is to move it again, and that
     /// makes nothing worse.
-    fn taken_back(&mut self, before: &State, hop: &Hop, nth: usize) {
+    fn taken_back(&mut self, before: &ClusterState, hop: &Hop, nth: usize) {
         let done = hop.steps.iter().take(nth + 1);
         for step in done.filter(|step| step.components.contains(&Component::KubeApiserver)) {
             let server = |part: &Part| part.is_server() && part.place == step.place;
@@ -196,7 +196,8 @@ impl Walk<'_> {
     fn late_joiner(&mut self, hop: &Hop, next: Option<&Hop>) {
         let Some(next) = next else { return };
         let kubelet = RuleSubject::Component(Component::Kubelet);
-        let met = |state: &State| Servers::of(state.servers().map(|s| Effective::plain(s.version.minor())));
+        let met =
+            |state: &ClusterState| Servers::of(state.servers().map(|s| Effective::plain(s.version.minor())));
         let Some(servers) = met(&self.now) else { return };
         let mut later = self.now.clone();
         let moved = |part: &&mut Part| {

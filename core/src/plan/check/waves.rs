@@ -1,7 +1,7 @@
 //! The second judge of waves: it goes through them as they would be carried out.
 //!
-//! Here belongs what groups ask for: order, canaries, zones and limits. Never here: how waves are made. The invariant:
-//! every node that a hop moves is in exactly one wave of it, which is of its own group.
+//! Here belongs what groups ask for: order, canaries, zones and limits. How waves are made never belongs here. The
+//! invariant: every node that a hop moves is in exactly one wave of it, which is of its own group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,10 +46,10 @@ impl Begun {
 }
 
 /// What the nodes run that are not left alone, with the member that each is.
-type Runs<'a> = BTreeMap<&'a str, (&'a Member<'a>, &'a KubeVersion)>;
+type MemberVersions<'a> = BTreeMap<&'a str, (&'a Member<'a>, &'a KubeVersion)>;
 
 /// How many nodes of each group run `version` already, those that are left alone too.
-fn there(members: &[Member<'_>], runs: &Runs<'_>, version: &KubeVersion) -> BTreeMap<usize, usize> {
+fn there(members: &[Member<'_>], runs: &MemberVersions<'_>, version: &KubeVersion) -> BTreeMap<usize, usize> {
     let mut there: BTreeMap<usize, usize> = BTreeMap::new();
     for member in members {
         let moved = runs.get(&*member.node.name).map(|(_, version)| *version);
@@ -69,7 +69,7 @@ pub fn check_waves(
 ) -> Vec<Refutation> {
     let mut wrong = BTreeSet::new();
     let mut say = |line: String| wrong.insert(Refutation::Waves(line));
-    let mut runs = Runs::new();
+    let mut runs = MemberVersions::new();
     let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
     for member in members {
         *sizes.entry(member.group).or_default() += 1;

@@ -1,4 +1,5 @@
-//! What vendors do to versions: controllers with a pace of their own, patches that a cloud picks, builds of a distribution.
+//! What vendors do to versions: controllers with a pace of their own, patches that a cloud picks, builds of a
+//! distribution.
 
 use super::*;
 

@@ -106,8 +106,8 @@ fn timed_in(
     let cluster = parts.seal();
     let waves = waves(plan, upgrade, &cluster, &upgrade.members(&cluster));
     let rules = Rules::default();
-    let ahead = Ahead { plan, waves: &waves, upgrade, cluster: &cluster, rules: &rules, now: at(0) };
-    timing(&ahead, durations, soaks)
+    let input = ForecastInput { plan, waves: &waves, upgrade, cluster: &cluster, rules: &rules, now: at(0) };
+    timing(&input, durations, soaks)
 }
 
 fn see(plan: &Plan, upgrade: &Upgrade, parts: Parts, expected: &Expect) {

@@ -1,5 +1,5 @@
-//! An upgrade of a toy cluster, a second a tick: it carries out the machine's writes, moves pods, computes budgets and upgrades what
-//! the machine gives to an executor. After every write it checks the invariants of docs/architecture.md.
+//! An upgrade of a toy cluster, a second a tick: it carries out the machine's writes, moves pods, computes budgets and
+//! upgrades what the machine gives to an executor. After every write it checks the invariants of docs/architecture.md.
 
 mod checks;
 

@@ -1,5 +1,5 @@
-//! Nodes of the control plane go one at a time, each while every other one is whole, and nothing is taken away before the
-//! static pods of the last one are back.
+//! Nodes of the control plane go one at a time, each while every other one is whole, and nothing is taken away before
+//! the static pods of the last one are back.
 
 use jiff::SignedDuration;
 

@@ -1,5 +1,5 @@
-//! What has to be back after a step of the control plane before anything more is taken away: the controllers' work, by their
-//! leases.
+//! What has to be back after a step of the control plane before anything more is taken away: the controllers' work, by
+//! their leases.
 
 use jiff::SignedDuration;
 

@@ -1,4 +1,5 @@
-//! Toys whose control-plane nodes move as a whole: their executor, a second a tick, and what is checked after every write.
+//! Toys whose control-plane nodes move as a whole: their executor, a second a tick, and what is checked after every
+//! write.
 
 use jiff::SignedDuration;
 

@@ -1,4 +1,5 @@
-//! The control plane of a node as one step: what moves together, what is waited for, and how each way of an executor ends.
+//! The control plane of a node as one step: what moves together, what is waited for, and how each way of an executor
+//! ends.
 
 use super::super::*;
 use super::cluster::{Toy, Way};

@@ -1,6 +1,6 @@
 //! How long ago, in two figures, as people read it.
 //!
-//! Never here: which time is meant.
+//! Which time is meant never belongs here; whoever makes a row says that.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,6 +1,6 @@
 //! Tables of the built-in kinds: their columns, and a row of each. Rows of pods and of workloads are made elsewhere.
 //!
-//! Never here: what the fields mean to a controller.
+//! What the fields mean to a controller never belongs here.
 
 use std::collections::BTreeSet;
 

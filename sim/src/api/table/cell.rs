@@ -1,6 +1,6 @@
 //! What cells are made of: parts of an object, and how an empty one is written.
 //!
-//! Never here: what is in the cells of a kind. The invariant: what an object lacks is empty, and no error.
+//! What is in the cells of a kind never belongs here. The invariant: what an object lacks is empty, and no error.
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! A column of a table, as the server describes it.
 //!
-//! Never here: which columns a kind has.
+//! Which columns a kind has never belongs here.
 
 use serde_json::{Value, json};
 

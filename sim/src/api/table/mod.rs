@@ -1,6 +1,6 @@
 //! Server-side tables: what `kubectl get` prints, wide columns included.
 //!
-//! Never here: which objects a list has. A row depends on one object and the time, and on nothing else.
+//! Which objects a list has never belongs here. A row depends on one object and the time, and on nothing else.
 
 mod age;
 mod builtin;

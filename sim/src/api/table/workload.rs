@@ -1,7 +1,7 @@
 //! Rows of what makes pods: templates, the workloads that have one, and what scales and remembers workloads.
 //!
-//! Never here: the pods themselves, and the names of columns. Invariant: each row has the columns that `builtin` names,
-//! in their order.
+//! The pods themselves never belong here, nor do the names of columns. The invariant: each row has the columns that
+//! `builtin` names, in their order.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Create, update, delete: the one way into the store, for requests and models alike.
 //!
-//! Never here: how a request is read. The invariant: but for what kubelets write often, models write by the same rules
-//! as requests.
+//! How a request is read never belongs here. The invariant: but for what kubelets write often, models write by the same
+//! rules as requests.
 
 mod apply;
 mod create;

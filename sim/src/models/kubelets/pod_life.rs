@@ -1,8 +1,8 @@
 //! The life of a pod on its node: its images are pulled, its containers start, become ready, run to an end or go on,
 //! and are ended in time when the pod is deleted.
 //!
-//! Never here: when a kubelet begins and what it says of its node. Invariant: a pod has at most one timer that counts,
-//! the one for its next step.
+//! When a kubelet begins never belongs here, nor does what it says of its node. The invariant: a pod has at most one
+//! timer that counts, the one for its next step.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A node as the scheduler keeps it, and how much of one a pod needs.
 //!
-//! Here belong amounts and what is left of them. Never here: which node a pod may run on, or which is best. The invariant:
-//! no sum overflows, whatever an object says of its size.
+//! Here belong amounts and what is left of them. Which node a pod may run on never belongs here, nor does which is
+//! best. The invariant: no sum overflows, whatever an object says of its size.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

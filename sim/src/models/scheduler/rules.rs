@@ -1,6 +1,7 @@
 //! What a pod says of the nodes that it may run on: tolerations, node affinity, volumes that are bound to a place.
 //!
-//! Never here: what else is on a node, or which of those that fit is best. Source: the filter plugins of `pkg/scheduler`.
+//! What else is on a node never belongs here, nor does which of those that fit is best. The sources are the filter
+//! plugins of `pkg/scheduler`.
 
 use serde_json::{Value, json};
 

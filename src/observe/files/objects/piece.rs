@@ -1,7 +1,7 @@
 //! The pieces that a text falls into, and what a list says of those that are its items.
 //!
-//! Here belongs what can be said of a piece before anybody asks of what kind it is. Never here: how texts fall apart, and
-//! what an object means.
+//! Here belongs what can be said of a piece before anybody asks of what kind it is. How texts fall apart never belongs
+//! here, nor does what an object means.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -1,7 +1,7 @@
-//! Nodes that something else makes and replaces, such as a node pool, known by their labels.
+//! Node pools and whatever else makes and replaces nodes, known by the labels of those nodes.
 //!
 //! Here belongs only the warning that new nodes will come at the old version; such nodes are upgraded like any other.
-//! The invariant: one finding for each pool, however many of its nodes move.
+//! The invariant: there is one finding for each pool, however many of its nodes move.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

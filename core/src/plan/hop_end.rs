@@ -1,21 +1,21 @@
 //! When a hop is done, by the clock: closed windows, freezes and soaks included.
 //!
-//! Here belongs what passes while nothing is worked at; how long the work takes is known to [`super::work`]. Work waits
-//! for its calendar, a soak does not. The invariant: without windows, freezes and soaks, a hop is done when
-//! [`Work::length`] is over.
+//! Here belongs what passes while nothing is worked at; how long the work takes is reckoned in [`super::hop_duration`].
+//! Work waits for its calendar, a soak does not. The invariant: without windows, freezes and soaks, a hop is done when
+//! [`HopWork::length`] is over.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::hop_duration::HopWork;
 use super::length::Length;
-use super::work::Work;
 use crate::cluster::Component;
 use crate::upgrade::{NodeGroup, Soak, Soaked};
 
 /// When the hop of `work` is done that begins at `begin`. `soaks` are those under way. `None` where no end is in sight.
-pub(super) fn done(work: &Work<'_>, soaks: &[Soak], begin: Timestamp) -> Option<Timestamp> {
-    let hop = Clock { work, soaks };
+pub(super) fn hop_end(work: &HopWork<'_>, soaks: &[Soak], begin: Timestamp) -> Option<Timestamp> {
+    let hop = HopWithSoaks { work, soaks };
     let nodes = hop.worked(begin, work.before_nodes())?;
     if work.waves.is_empty() {
         return Some(nodes);
@@ -49,12 +49,12 @@ pub(super) fn done(work: &Work<'_>, soaks: &[Soak], begin: Timestamp) -> Option<
 }
 
 /// A hop, and the soaks under way.
-struct Clock<'a> {
-    work: &'a Work<'a>,
+struct HopWithSoaks<'a> {
+    work: &'a HopWork<'a>,
     soaks: &'a [Soak],
 }
 
-impl Clock<'_> {
+impl HopWithSoaks<'_> {
     /// When work is done that begins at `begin` and takes `length`.
     fn worked(&self, begin: Timestamp, length: Length) -> Option<Timestamp> {
         if length.median <= SignedDuration::ZERO {
@@ -85,7 +85,7 @@ impl Clock<'_> {
     }
 }
 
-/// `wait` after `at`.
+/// `at` plus `wait`, or the last moment that can be written where the sum lies beyond it.
 fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
     at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }

@@ -1,8 +1,8 @@
 //! One hop of a plan as work: its steps, its groups and waves, and about how long they take.
 //!
-//! Here belongs what follows what, and what goes on at the same time; how long one step takes is given, as a guess or as
-//! measured of earlier upgrades. Nothing here knows windows, soaks, nodes that are parked, or what others have to move
-//! first. The invariant: more nodes of a group, or more pods of a budget at once, never make the time longer.
+//! Here belongs what follows what, and what goes on at the same time; how long one step takes is given, as a guess or
+//! as measured of earlier upgrades. Nothing here knows windows, soaks, nodes that are parked, or what others have to
+//! move first. The invariant: more nodes of a group, or more pods of a budget at once, never make the time longer.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::hops::Hop;
-use super::leaving::{Leaving, Room};
 use super::length::{Durations, Length, times};
+use super::pods_to_leave::{Leaving, Room};
 use super::waves::Wave;
 use crate::cluster::{Cluster, Node};
 use crate::upgrade::{NodeGroup, Unit, Upgrade};
 
 /// One hop, and what is known of its work.
-pub(super) struct Work<'a> {
+pub(super) struct HopWork<'a> {
     pub(super) hop: &'a Hop,
     pub(super) waves: &'a [Wave],
     pub(super) unit: Unit,
@@ -28,7 +28,7 @@ pub(super) struct Work<'a> {
     pub(super) leaving: &'a Leaving,
 }
 
-impl<'a> Work<'a> {
+impl<'a> HopWork<'a> {
     /// The nodes that it moves besides those that its steps move.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &'a Arc<str>> {
         self.waves.iter().flat_map(|wave| &wave.nodes)

@@ -1,4 +1,4 @@
-//! Every cause at once, in order.
+//! Every cause that holds up a drain, of budgets and of pods, in one order.
 //!
 //! Here belongs how what budgets and what pods tell is put together; what each of them tells is in `budgets.rs` and
 //! `pods.rs`. The invariant: the gravest stands first, and the order is the same in every run.

@@ -1,7 +1,7 @@
-//! A plan, and the cluster that it starts from.
+//! What a forecast of an upgrade is made from: a plan, the cluster that it starts from, and what goes with them.
 //!
-//! Here belongs what has to be known to foretell an upgrade. The invariant: a node that several hops drain counts for the
-//! first of them.
+//! Here belongs what has to be known to foretell an upgrade; the forecast itself is made in `timing` and `drains`. The
+//! invariant: a node that several hops drain counts for the first of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::disruption::Rules;
 use crate::upgrade::Upgrade;
 use crate::version::Minor;
 
-/// A plan of which somebody wants to know what lies ahead.
+/// A plan of which somebody wants to know how long it takes and what is in its way.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead<'a> {
+pub struct ForecastInput<'a> {
     /// The plan, from where `cluster` is.
     pub plan: &'a Plan,
     /// Its waves, which are those of [`waves()`](super::waves()).
@@ -32,7 +32,7 @@ pub struct Ahead<'a> {
     pub now: Timestamp,
 }
 
-impl<'a> Ahead<'a> {
+impl<'a> ForecastInput<'a> {
     /// The nodes that are drained, and the first hop in which they are.
     pub(super) fn emptied(&self) -> BTreeMap<&'a Arc<str>, Minor> {
         let mut emptied: BTreeMap<&Arc<str>, Minor> = BTreeMap::new();
