@@ -172,7 +172,8 @@ impl Driver<'_> {
             now,
         };
         let mut look_at = None;
-        let (mut rows, mut away, mut blocked) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rows, mut away, mut blocked, mut undrainable) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (upgrades, mut queue) = self.upgrades(kept, now).await;
         forget_gates(kept, &upgrades);
         for DecidableUpgrade { object, intent, mut progress, invalid } in upgrades {
@@ -185,6 +186,7 @@ impl Driver<'_> {
             look_at = [look_at, decision.again_at].into_iter().flatten().min();
             if decision.status.completed.is_none() {
                 away.extend_from_slice(&decision.status.away);
+                undrainable.extend_from_slice(&decision.status.undrainable);
             }
             blocked.extend((!decision.status.preflight.is_empty()).then(|| intent.uid.clone()));
             rows.push((object.name_any(), counts(&decision.status)));
@@ -202,6 +204,7 @@ impl Driver<'_> {
         }
         kept.freshness.absences.see(away, now);
         kept.freshness.blocked.see(blocked, now);
+        kept.freshness.undrainable.see(undrainable, now);
         self.clean_up(kept, &cluster, &claims, &unreadable).await;
         let rows = rows.iter().flat_map(|(upgrade, counts)| {
             counts.iter().map(move |(state, count)| UpgradeNodes { upgrade, state, count: *count })

@@ -86,6 +86,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         stage,
         missing: &missing,
         halted: halted(cluster, upgrade, &mine, world.now),
+        undrainable: Vec::new(),
         may_disrupt: approved && may_disrupt(upgrade, progress, world),
         hash: hash.as_deref(),
         policy: &policy,
@@ -129,6 +130,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
 /// decide again.
 fn conclude(mut round: Round<'_>, notes: &mut RoundNotes) -> (Vec<Action>, Withheld, Option<Timestamp>) {
     (notes.held, notes.halted) = (group::held(&round), round.halted.take());
+    notes.undrainable = std::mem::take(&mut round.undrainable);
     notes.excepted = std::mem::take(&mut round.excepted);
     let Round {
         upgrade,

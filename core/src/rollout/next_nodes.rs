@@ -5,6 +5,8 @@
 //! go one at a time, whichever groups they are in; and a node that could not be emptied anyway, or whose machine has
 //! long been silent, is not disturbed.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::action::Action;
@@ -24,7 +26,7 @@ use super::waiting::{EndedBy, WaitReason, Waiting};
 use super::whose_turn::{InTurn, in_turn, waits_for};
 use super::zones::place;
 use crate::cluster::{Component, Node};
-use crate::drain::OnTimeout;
+use crate::drain::{OnTimeout, STALLED};
 use crate::plan::{is_empty, is_spare, rank, zone};
 use crate::upgrade::Zones;
 use crate::version::KubeVersion;
@@ -62,7 +64,7 @@ pub(super) fn open(round: &mut Round<'_>) {
         return;
     }
     for members in &groups {
-        if round.halted.is_some() {
+        if round.halted.is_some() || !round.undrainable.is_empty() {
             return;
         }
         match waits_for(round, &groups, members) {
@@ -179,6 +181,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
         let again = match may_begin(round, node, claim) {
             Ok(again) => again,
             Err(_) if round.halted.is_some() => return,
+            Err(waiting) if !round.undrainable.is_empty() => return round.blocked.push(waiting),
             Err(waiting) => {
                 let comes = claim.is_none() && waiting.reason.ended_by() != EndedBy::Person;
                 zone_now = zone_now.or(comes.then(|| zone(node)));
@@ -313,7 +316,9 @@ fn admitted(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result
 }
 
 /// Leaves `node` out for `reason`, which only a person takes away: draining it would only move its other pods for
-/// nothing. Returns what it waits for. A parked node has a claim that says so already.
+/// nothing. Returns what it waits for. A parked node has a claim that says so already. Where the upgrade has to halt at it, it
+/// does so once that has lasted for [`STALLED`]: a budget whose pods are just replaced counts fewer of them for a moment, and
+/// looks as if it could never allow anything. Until then nothing begins.
 fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: String) -> Waiting {
     let excepted = round.excepted.get(&node.name).cloned();
     if claim.is_some() {
@@ -321,6 +326,14 @@ fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: 
     }
     let line = format!("{} is not begun: {reason}", node.name);
     if excepted.is_none() && round.policy.on_timeout == OnTimeout::Halt {
+        round.undrainable.push(Arc::clone(&node.uid));
+        let (now, seen) = (round.world.now, &round.world.freshness.undrainable);
+        let until = after(seen.of(&node.uid, now).unwrap_or(now), STALLED);
+        if now < until {
+            round.hope = true;
+            round.wake(until);
+            return Waiting::new(WaitReason::PodsHeldBack, line).until(Some(until));
+        }
         round.halted = Some(format!(
             "halted: {line}; remove what blocks it, hold the node with annotation evenkeel.dev/hold, or set \
              spec.drain.onTimeout to Park"

@@ -166,6 +166,10 @@ fn waited_too_long(round: &mut Round<'_>, node: &Node, since: Timestamp) -> bool
 
 fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, stalled: Option<Timestamp>) {
     let (world, name) = (round.world, &node.name);
+    // It was given back at an earlier look, for a reason that is gone. Who uncordons a node leaves our mark on it.
+    if !node.unschedulable && node.cordoned_by.is_none() {
+        return round.actions.push(release(claim));
+    }
     if !holds(claim, node) || !node.unschedulable {
         let message = "was uncordoned by someone else while it drained";
         park(round, claim, message.to_owned(), Vec::new());

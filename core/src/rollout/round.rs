@@ -96,6 +96,8 @@ pub(super) struct Round<'a> {
     pub(super) hash: Option<&'a str>,
     /// A node could not be drained, and nothing more begins until somebody changes something: why, in one line.
     pub(super) halted: Option<String>,
+    /// The UIDs of nodes at which the upgrade halts if they still cannot be drained after a while. Nothing begins meanwhile.
+    pub(super) undrainable: Vec<Arc<str>>,
     /// How nodes are drained.
     pub(super) policy: &'a DrainPolicy,
     /// The nodes that are open, or opened in this decision, in all groups.

@@ -44,6 +44,8 @@ pub struct UpgradeStatus {
     pub seen: Vec<ComponentPlace>,
     /// Components of the control plane that are away, for the next look to remember since when.
     pub away: Vec<Away>,
+    /// Nodes at which the upgrade halts and that cannot be drained, by UID, for the next look to remember since when.
+    pub undrainable: Vec<Arc<str>>,
     /// Claims under way, of components and of nodes.
     pub in_flight: usize,
     /// Those of them that are about a kubelet, and so about a node.
@@ -80,6 +82,7 @@ pub(super) struct RoundNotes {
     pub(super) approved: bool,
     pub(super) seen: Vec<ComponentPlace>,
     pub(super) away: Vec<Away>,
+    pub(super) undrainable: Vec<Arc<str>>,
     pub(super) preflight: Vec<String>,
     pub(super) waits: Vec<Waiting>,
     pub(super) held: Vec<(Arc<str>, Hold)>,
@@ -173,6 +176,7 @@ pub(super) fn status(
         stages,
         seen: notes.seen,
         away: notes.away,
+        undrainable: notes.undrainable,
         in_flight,
         nodes_in_flight,
         parked,

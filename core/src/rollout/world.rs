@@ -33,6 +33,8 @@ pub struct Freshness {
     pub absences: Since<Away>,
     /// Since when plans are blocked, by the UIDs of their upgrades.
     pub blocked: Since<Arc<str>>,
+    /// Since when nodes at which an upgrade would halt cannot be drained, by their UIDs.
+    pub undrainable: Since<Arc<str>>,
 }
 
 /// Everything a decision is made from.

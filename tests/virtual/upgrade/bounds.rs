@@ -161,6 +161,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::UpgradeStatu
         stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),
         seen: (0..planes * 4).map(place).collect(),
         away: Vec::new(),
+        undrainable: Vec::new(),
         in_flight: 500,
         nodes_in_flight: 500,
         parked: (0..NODES).map(out).collect(),

@@ -202,3 +202,15 @@ fn a_watch_that_tells_of_no_pod_any_more_is_harmless_to_a_forced_drain() {
     let run = blind(begins);
     assert_eq!(said(&run), DONE, "{:#}", run.end);
 }
+
+/// While a pod of a StatefulSet is replaced, its budget counts one pod less, and looks as if it could never allow anything. An
+/// upgrade that halts at a node that cannot be drained does not halt for that, and takes no node of its own for uncordoned
+/// by somebody else.
+#[test]
+fn a_budget_whose_pods_are_replaced_halts_nothing() {
+    let script = "at 0 whole; at 0 halt; at 0 drain 60; at 0 returning; at 0 most rest 50%";
+    for seed in 0..2 {
+        let run = run(seed, &steps(script));
+        assert!(run.wrong.is_empty(), "seed {seed}: {:#?}\n{:#}", run.wrong, run.end["upgrades"]);
+    }
+}

@@ -275,6 +275,7 @@ impl Toy {
         self.freshness.absences.see(decision.status.away.clone(), at(self.seconds));
         let blocked = (!decision.status.preflight.is_empty()).then(|| self.upgrade.uid.clone());
         self.freshness.blocked.see(blocked, at(self.seconds));
+        self.freshness.undrainable.see(decision.status.undrainable.clone(), at(self.seconds));
         let UpgradeStatus { from, started, seen, way, hop, soaks, .. } = decision.status;
         self.progress = Progress { from, started, seen, soaks, via: way, hop, ..self.progress.clone() };
         self.refusals.forget(&self.claims, at(self.seconds));

@@ -185,13 +185,51 @@ fn halt_gives_back_the_nodes_that_drain_beside_it() {
     toy.lingers = 30;
     toy.deploy("web", 6, 0);
     toy.run_until(400, |toy| toy.kubelets("Draining") == 2);
-    toy.cluster.change_node("n-1", |node| (node.unschedulable, node.cordoned_by) = (false, None));
+    // Who uncordons a node leaves our mark on it.
+    toy.cluster.change_node("n-1", |node| node.unschedulable = false);
     for _ in 0..5 {
         toy.tick();
     }
     assert_eq!((toy.kubelets("Parked"), toy.kubelets("Draining"), cordoned(&toy)), (1, 0, Vec::new()));
     toy.run_to_the_end(300);
     assert_eq!((toy.phase(), toy.kubelets("Upgraded")), (UpgradePhase::NodesHalted, 0), "{:?}", toy.log);
+}
+
+/// Two nodes that drain at once, of three, and on the next one a pod whose budget needs every pod that it counts.
+fn with_a_doubt() -> Toy {
+    let mut toy = Toy::new(4, 3);
+    toy.upgrade.drain.on_timeout = OnTimeout::Halt;
+    toy.upgrade.drain.timeout = SignedDuration::from_mins(10);
+    toy.lingers = 120;
+    toy.deploy("web", 6, 0);
+    toy.run_until(400, |toy| toy.kubelets("Draining") == 3);
+    toy.upgrade.groups[0].max_unavailable = Amount::Count(4);
+    toy.allow(4);
+    toy.cluster.set_pod(pod("frozen", 0, "n-4"));
+    toy.deploy("frozen", 0, 1);
+    toy
+}
+
+/// While the pods of a budget are replaced it counts fewer of them, and looks as if it could never allow anything.
+#[test]
+fn a_budget_that_never_allows_anything_for_a_moment_halts_nothing() {
+    let mut toy = with_a_doubt();
+    for _ in 0..20 {
+        toy.tick();
+        assert_eq!((toy.kubelets("Draining"), toy.kubelets_in_flight()), (3, 3), "{:?}", toy.log);
+        assert!(!toy.phase().stalled(), "{:?}", toy.status());
+    }
+    toy.deploy("frozen", 0, 0);
+    toy.run_until(900, |toy| toy.kubelets("Upgraded") == 4);
+}
+
+#[test]
+fn a_node_that_was_given_back_by_a_halt_is_not_said_to_be_uncordoned_by_someone_else() {
+    let mut toy = with_a_doubt();
+    toy.run_until(60, |toy| toy.log.iter().any(|line| line.starts_with("Uncordon")));
+    toy.deploy("frozen", 0, 0);
+    toy.run_until(900, |toy| toy.kubelets("Upgraded") == 4);
+    assert!(!toy.log.iter().any(|line| line.contains("Parked")), "{:?}", toy.log);
 }
 
 #[test]
