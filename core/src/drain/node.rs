@@ -267,7 +267,7 @@ impl NodeDrain {
     }
 }
 
-/// Gives a node up for the reason `why`, by what was read a moment ago.
+/// The step of a node that is to be given up for the reason `why`: it is, if its pods were read a moment ago.
 fn gives_up<'c>(why: GivenUp, left: Vec<PodLeft<'c>>, seen: DrainView<'c, '_>) -> DrainStep<'c> {
     if seen.was_read_lately() { DrainStep::GivenUp { why, left } } else { DrainStep::Doubtful { why, left } }
 }

@@ -159,14 +159,12 @@ fn waited_too_long(round: &mut Round<'_>, node: &Node, since: Timestamp) -> bool
         round.wake(deadline);
         return false;
     }
-    // It was given back at an earlier look, after which pods may be asked again: nobody else uncordoned it.
-    let given_back = !node.unschedulable && node.cordoned_by.is_none();
-    given_back || control_plane_is_away(round) || idle(round).is_some() || others_lack(round, node).is_some()
+    control_plane_is_away(round) || idle(round).is_some() || others_lack(round, node).is_some()
 }
 
 fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp, stalled: Option<Timestamp>) {
     let (world, name) = (round.world, &node.name);
-    // It was given back at an earlier look, for a reason that is gone. Who uncordons a node leaves our mark on it.
+    // It was given back at an earlier look, for a reason that is gone: whoever else uncordons a node leaves our mark on it.
     if !node.unschedulable && node.cordoned_by.is_none() {
         return round.actions.push(release(claim));
     }
