@@ -209,13 +209,13 @@ impl NodeDrain {
                 None => (DrainStep::Detaching(volumes), ahead),
             };
         }
-        let settled = after(self.cordoned, policy.settle);
+        let settled = self.settled(policy);
         if now < settled { (DrainStep::Settling, Some(settled)) } else { (DrainStep::Empty, ahead) }
     }
 
     /// What to do about a node that is only cordoned, and whose pods stay, at `now`.
     pub fn keep<'c>(self, policy: &DrainPolicy, now: Timestamp) -> (DrainStep<'c>, Option<Timestamp>) {
-        let settled = after(self.cordoned, policy.settle);
+        let settled = self.settled(policy);
         if now < settled { (DrainStep::Settling, Some(settled)) } else { (DrainStep::Empty, None) }
     }
 
@@ -254,6 +254,11 @@ impl NodeDrain {
         let gives_up = stalled.map(|since| after(since, STALLED));
         let again_at = earliest([again_at, gives_up]);
         DrainAsks { drain: Self { stalled, ..self }, permits, forced, reread, left, again_at }
+    }
+
+    /// From when on no pod is put on the node any more by whoever did not know of its cordon.
+    pub(super) fn settled(self, policy: &DrainPolicy) -> Timestamp {
+        after(self.cordoned, policy.settle)
     }
 
     /// When its time is over, while it is not.

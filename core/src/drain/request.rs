@@ -82,8 +82,9 @@ pub struct DrainWorld<'c, 'w> {
     pub states: &'w BTreeMap<Arc<str>, NodeState>,
     /// UIDs of the Nodes, as first seen.
     pub uids: &'w BTreeMap<Arc<str>, Arc<str>>,
-    /// Nodes whose pods were read by a request of their own since the last decision, which found no pod that has to leave.
-    pub confirmed: &'w [Arc<str>],
+    /// Nodes whose pods were read by a request of their own since the last decision, which found no pod that has to leave,
+    /// and when that was asked for.
+    pub confirmed: &'w BTreeMap<Arc<str>, Timestamp>,
     /// When the pods of each node were last read by a request of their own.
     pub reread: &'w BTreeMap<Arc<str>, Timestamp>,
     /// What the server refuses to write to the Nodes.
@@ -412,7 +413,14 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
                 None
             }
             DrainStep::Settling => None,
-            DrainStep::Empty if self.world.confirmed.contains(&node.name) => {
+            // A read that was asked for before the node had settled may lack a pod that came after it.
+            DrainStep::Empty
+                if self
+                    .world
+                    .confirmed
+                    .get(&node.name)
+                    .is_some_and(|asked| *asked >= drain.settled(&self.request.policy)) =>
+            {
                 return (NodeState::Drained { at: now, took: now.duration_since(drain.begun) }, None);
             }
             DrainStep::Empty => Some(Due::Reread(node)),

@@ -350,10 +350,10 @@ impl Draining {
         if self.is_busy(&name) {
             return;
         }
-        let (client, chunk) = (self.client.clone(), self.chunk);
+        let (client, chunk, asked) = (self.client.clone(), self.chunk, self.clock.now());
         self.kept.running.spawn(async move {
             let read = PodsRead::of(&client, &name, chunk).await;
-            Reply::Reread(name, read)
+            Reply::Reread(name, asked, read)
         });
     }
 
@@ -434,12 +434,12 @@ impl Draining {
                 }
                 Ok(())
             }
-            Reply::Reread(name, Ok(read)) => {
+            Reply::Reread(name, asked, Ok(read)) => {
                 self.kept.troubles.ends(&DrainTrouble::Reread(Arc::clone(&name)));
-                self.was_read(name, read);
+                self.was_read(name, asked, read);
                 Ok(())
             }
-            Reply::Reread(name, Err(why)) => {
+            Reply::Reread(name, _, Err(why)) => {
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_FAILURE));
                 let line = format!("node/{name}: its pods cannot be read once more: {why}");
                 self.trouble(DrainTrouble::Reread(name), &line)
@@ -447,13 +447,13 @@ impl Draining {
         }
     }
 
-    /// Takes in what the server told of the pods of node `name`. The watch shows what it lacked when the next decision is
+    /// Takes in what the server told of the pods of node `name`, which it was `asked` for then. The watch shows what it lacked when the next decision is
     /// made, and pods that it lost the end of are gone.
-    fn was_read(&mut self, name: Arc<str>, read: PodsRead) {
+    fn was_read(&mut self, name: Arc<str>, asked: Timestamp, read: PodsRead) {
         let now = self.clock.now();
         if read.may_stay(&self.request.policy.rules, &self.surroundings, now) {
             self.kept.busy.remove(&name);
-            self.kept.confirmed.push(Arc::clone(&name));
+            self.kept.confirmed.insert(Arc::clone(&name), asked);
         } else {
             self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_READ));
         }

@@ -47,8 +47,8 @@ pub(super) enum Reply {
         forced: bool,
         answer: Answer,
     },
-    /// The pods of a node were read, or why they were not.
-    Reread(Arc<str>, Result<PodsRead, String>),
+    /// The pods of a node were read, as was asked for at that time, or why they were not.
+    Reread(Arc<str>, Timestamp, Result<PodsRead, String>),
 }
 
 /// What a drain keeps between two looks.
@@ -60,8 +60,8 @@ pub(super) struct DrainKept {
     pub(super) states: BTreeMap<Arc<str>, NodeState>,
     /// UIDs of the Nodes, as first seen.
     pub(super) uids: BTreeMap<Arc<str>, Arc<str>>,
-    /// Nodes whose pods were read since the last decision, where none has to leave.
-    pub(super) confirmed: Vec<Arc<str>>,
+    /// Nodes whose pods were read since the last decision, where none has to leave, and when that was asked for.
+    pub(super) confirmed: BTreeMap<Arc<str>, Timestamp>,
     /// When the pods of each node were last read by a request of their own.
     pub(super) reread: BTreeMap<Arc<str>, Timestamp>,
     /// The requests that are under way.

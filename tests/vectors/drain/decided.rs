@@ -45,7 +45,7 @@ fn drained(
         memory: &Memory::default(),
         states: &states.into_iter().collect(),
         uids: &BTreeMap::new(),
-        confirmed: &[],
+        confirmed: &BTreeMap::new(),
         reread: &BTreeMap::from([(NODE.into(), now())]),
         refused: &RefusedPatches::default(),
         now: now(),

@@ -14,7 +14,7 @@ struct Toy {
     request: DrainRequest,
     states: BTreeMap<Arc<str>, NodeState>,
     uids: BTreeMap<Arc<str>, Arc<str>>,
-    confirmed: Vec<Arc<str>>,
+    confirmed: BTreeMap<Arc<str>, Timestamp>,
     reread: BTreeMap<Arc<str>, Timestamp>,
     /// Nodes whose patches the server refuses.
     protected: Vec<Arc<str>>,
@@ -46,7 +46,7 @@ impl Toy {
                 stopped: false,
             },
             states: BTreeMap::new(),
-            confirmed: Vec::new(),
+            confirmed: BTreeMap::new(),
             reread: BTreeMap::new(),
             protected: Vec::new(),
             refused: RefusedPatches::default(),
@@ -115,7 +115,7 @@ impl Toy {
                 self.reread.insert(name.clone(), now);
                 let (rules, around) = (&self.request.policy.rules, self.cluster.surroundings());
                 if self.cluster.pods_on(&name).all(|pod| may_stay(pod, rules, around, now)) {
-                    self.confirmed.push(name);
+                    self.confirmed.insert(name, now);
                 }
             }
         }
@@ -231,6 +231,21 @@ fn a_node_that_somebody_uncordons_is_theirs() {
     .assert_eq(&toy.run());
 }
 
+/// The node's pods may be read for another reason before it has settled, and a pod may be bound to it after that.
+#[test]
+fn a_read_from_before_a_node_has_settled_does_not_make_it_drained() {
+    let mut toy = Toy::new(1, Vec::new(), Vec::new());
+    let is_drained = |toy: &Toy| matches!(toy.states["n-1"], NodeState::Drained { .. });
+    for _ in 0..6 {
+        toy.tick();
+        toy.confirmed = [("n-1".into(), at(4))].into();
+    }
+    toy.tick();
+    assert!(!is_drained(&toy), "{:?}", toy.states);
+    toy.tick();
+    assert!(is_drained(&toy), "{:?}", toy.states);
+}
+
 #[test]
 fn what_happens_when_the_time_is_over() {
     let run = |on_timeout, give_back| {
@@ -289,7 +304,7 @@ fn of_a_drain_that_halts_no_other_node_is_asked_for_anything() {
         memory: &memory,
         states: &states,
         uids: &toy.uids,
-        confirmed: &[],
+        confirmed: &BTreeMap::new(),
         reread: &toy.nodes_read(at(21)),
         refused: &RefusedPatches::default(),
         now: at(22),

@@ -74,7 +74,7 @@ fn only_nodes_that_this_drain_or_its_person_cordoned_are_given_back() {
             memory: &memory,
             states: &toy.states,
             uids: &toy.uids,
-            confirmed: &[],
+            confirmed: &BTreeMap::new(),
             reread: &BTreeMap::new(),
             refused: &RefusedPatches::default(),
             now: at(1),
