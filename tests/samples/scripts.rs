@@ -14,8 +14,8 @@ use tempfile::TempDir;
 /// Makes the host in the current folder, with k3s and RKE2 of v1.36.4, and those of v1.37.1 to download. The shell writes the
 /// programs: another thread of the test could inherit a file that is still open for writing, and nobody may execute such a one.
 const HOST: &str = r##"
-mkdir -p bin mirror etc/apt/sources.list.d etc/kubernetes usr/local/bin usr/local/lib/systemd/system
-for tool in awk cat chmod cp date find grep gzip head ls mkdir mktemp mv rm sed sha256sum stat tail tar touch; do
+mkdir -p bin mirror etc/apt/sources.list.d etc/kubernetes/manifests usr/local/bin usr/local/lib/systemd/system var/lib/kubelet
+for tool in awk cat chmod cp cut date find grep gzip head ls mkdir mktemp mv rm sed sha256sum sort stat tail tar touch tr; do
   ln -s "$(command -v "$tool")" "bin/$tool"
 done
 cat > bin/stand-in <<'END'
@@ -25,6 +25,17 @@ echo "$name $*" >> "$HOST/called"
 case "$name $*" in
 "uname -m") echo x86_64 ;;
 "dpkg-query "*) echo 'hold ok installed' ;;
+"apt-get download "*) touch kubelet_1.37.1-1.1_amd64.deb ;;
+"dpkg-deb "*) mkdir -p usr/bin; cp "$HOST/kubelet" usr/bin/kubelet ;;
+"kubeadm upgrade "*)
+  # It copies the data of etcd each time, and fails as often as `refusals` has letters.
+  echo x >> "$HOST/copies"
+  mkdir -p "$HOST/etc/kubernetes/tmp/kubeadm-backup-etcd-2026-11-28-00-00-0$(grep -c x "$HOST/copies")"
+  left="$(cat "$HOST/refusals" 2>/dev/null || true)"
+  [ -z "$left" ] || { echo "${left#?}" > "$HOST/refusals"; exit 1; }
+  ;;
+"du "* | "df "*) cat "$HOST/$name" ;;
+"systemctl show -p Environment "*) cat "$HOST/environment" ;;
 "systemctl is-active "*) cat "$HOST/state" ;;
 "systemctl show "*) date -R -r "$HOST/began" ;;
 "systemctl restart "*) touch -d '2 seconds' "$HOST/began" ;;
@@ -44,10 +55,22 @@ case "$name $*" in
 esac
 END
 chmod 755 bin/stand-in
-for program in apt-get apt-mark curl dpkg dpkg-query kubeadm restorecon sleep systemctl uname; do
+for program in apt-get apt-mark curl df dpkg dpkg-deb dpkg-query du kubeadm restorecon sleep systemctl uname; do
   ln -s stand-in "bin/$program"
 done
 echo active > state
+echo 'KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml' > environment
+cat > kubelet <<'END'
+#!/bin/sh -eu
+for flag; do
+  case "$flag" in
+  --config=* | --node-ip=* | --version) ;;
+  *) echo "E1128 failed to parse kubelet flag: unknown flag: ${flag%=}" >&2; exit 1 ;;
+  esac
+done
+echo Kubernetes v1.37.1
+END
+chmod 755 kubelet
 touch -d '2020-01-01' began
 says() { printf '#!/bin/sh\necho "%s version %s (stand-in)"\n' "$1" "$2"; }
 says k3s v1.36.4+k3s1 > usr/local/bin/k3s
@@ -112,23 +135,28 @@ impl Host {
         text.replace(self.0.path().to_str().unwrap(), "")
     }
 
+    /// Runs the script of `executor` to v1.37.1.
     fn run(&self, executor: &str) -> Ran {
-        let root = self.0.path().to_str().unwrap();
-        let script = script(executor);
-        let script = ["/etc/", "/usr/local"]
-            .iter()
-            .fold(script, |script, path| script.replace(path, &format!("{root}{path}")));
         let build = match executor.split('/').next() {
             Some("k3s") => "+k3s1",
             Some("rke2") => "+rke2r1",
             _ => "",
         };
+        self.run_to(executor, &format!("v1.37.1{build}"))
+    }
+
+    fn run_to(&self, executor: &str, version: &str) -> Ran {
+        let root = self.0.path().to_str().unwrap();
+        let script = script(executor);
+        let script = ["/etc/", "/usr/local", "/var/lib"]
+            .iter()
+            .fold(script, |script, path| script.replace(path, &format!("{root}{path}")));
         let output = Command::new("/bin/sh")
             .args(["-euc", &script])
             .env_clear()
             .env("PATH", self.0.path().join("bin"))
             .env("HOST", root)
-            .env("EVENKEEL_TO", format!("v1.37.1{build}"))
+            .env("EVENKEEL_TO", version)
             .stdin(Stdio::null())
             .output()
             .unwrap();
@@ -148,7 +176,10 @@ fn script(executor: &str) -> String {
 
 /// The words with which an executor refuses before it fetches or installs anything.
 fn refuses(host: &Host, executor: &str, words: &str) {
-    let ran = host.run(executor);
+    refused(executor, &host.run(executor), words);
+}
+
+fn refused(executor: &str, ran: &Ran, words: &str) {
     assert!(!ran.well, "{executor} ended well");
     assert_eq!(ran.errors, words, "{executor}");
     for changes in ["curl", "apt-get", "apt-mark", "dpkg ", "kubeadm", "restart"] {
@@ -183,6 +214,12 @@ fn a_node_of_the_other_kind_gets_no_second_service() {
         // Whatever else it is, it was begun.
         host.put("state", "failed\n");
         assert!(host.run(executor).well, "{executor}");
+        // Without systemd, what is there would be replaced and not restarted.
+        let host = Host::new();
+        host.sh("rm bin/systemctl");
+        let ran = host.run(executor);
+        assert!(!ran.well && ran.errors.ends_with(&words), "{executor}: {}", ran.errors);
+        assert!(!ran.called.contains("curl"), "{executor}: {}", ran.called);
     }
 }
 
@@ -270,6 +307,113 @@ fn a_host_without_the_repository_is_told_what_was_looked_for() {
     }
 }
 
+/// Its packages are elsewhere, and the name of their repository would be one that is not there.
+#[test]
+fn what_is_no_release_is_refused_before_anything_is_done() {
+    for executor in KUBEADM {
+        let host = Host::new();
+        host.put("etc/apt/sources.list.d/kubernetes.list", LINE);
+        let words = "pkgs.k8s.io/core:/stable: has releases only, and v1.37.0-rc.1 is none\n";
+        refused(executor, &host.run_to(executor, "v1.37.0-rc.1"), words);
+        assert_eq!(host.read("etc/apt/sources.list.d/kubernetes.list"), LINE);
+    }
+}
+
+#[test]
+fn of_the_copies_of_etcd_that_an_upgrade_made_one_stays() {
+    for executor in ["kubeadm/first", "kubeadm/control-plane"] {
+        let host = Host::new();
+        host.put("etc/apt/sources.list.d/kubernetes.list", LINE);
+        // A copy that a person made, and what tells of a try that was ended: kubeadm may then need several turns.
+        host.sh("cd etc/kubernetes; mkdir -p tmp/kubeadm-backup-etcd-2025-01-01-00-00-00 tmp/kubeadm-upgraded-manifests1
+                 touch -d 2025-01-01 tmp/kubeadm-backup-etcd-2025-01-01-00-00-00");
+        let there = || {
+            host.sh("cd etc/kubernetes/tmp; ls -d kubeadm-backup-etcd-* > ../there");
+            host.read("etc/kubernetes/there")
+        };
+        host.put("refusals", "xx");
+        assert!(host.run(executor).well, "{executor}");
+        let both = "kubeadm-backup-etcd-2025-01-01-00-00-00\nkubeadm-backup-etcd-2026-11-28-00-00-03\n";
+        assert_eq!(there(), both, "{executor}");
+        // A further try of the same upgrade.
+        assert!(host.run(executor).well, "{executor}");
+        assert_eq!(there(), both.replace("-03", "-04"), "{executor}");
+    }
+}
+
+#[test]
+fn a_copy_of_etcd_that_would_fill_the_disk_is_not_made() {
+    for executor in ["kubeadm/first", "kubeadm/control-plane"] {
+        for (free, fits) in [(3_000_000, false), (3_200_000, true)] {
+            let host = Host::new();
+            host.put("etc/apt/sources.list.d/kubernetes.list", LINE);
+            host.sh("mkdir data; echo \"    - --data-dir=$PWD/data\" > etc/kubernetes/manifests/etcd.yaml");
+            host.put("du", "2097152\t/data\n");
+            host.put(
+                "df",
+                &format!("Filesystem 1024-blocks Used\n/dev/sda1 10485760 7000000 {free} 70% /\n"),
+            );
+            let ran = host.run(executor);
+            assert_eq!(ran.well, fits, "{executor}: {}", ran.errors);
+            assert_eq!(ran.called.contains("kubeadm upgrade"), fits, "{executor}: {}", ran.called);
+            let words = "kubeadm copies the data of etcd, 2048 MiB, into /etc/kubernetes/tmp, where 2929 MiB of \
+                         10240 MiB are free: less than a tenth would stay free; remove old copies there, or \
+                         enlarge the disk\n";
+            assert_eq!(ran.errors, if fits { "" } else { words }, "{executor}");
+        }
+    }
+}
+
+/// A worker that goes from 1.34 to 1.36 never meets the kubeadm that takes this flag away.
+#[test]
+fn a_flag_that_kubeadm_wrote_and_that_no_kubelet_knows_any_more_goes() {
+    let host = Host::new();
+    host.put("etc/apt/sources.list.d/kubernetes.list", LINE);
+    let flags = "var/lib/kubelet/kubeadm-flags.env";
+    let gone = "--pod-infra-container-image=registry.k8s.io/pause:3.10";
+    let node_ip = "--node-ip=10.0.0.1";
+    for (written, left) in [
+        (format!("{node_ip} {gone}"), node_ip.to_owned()),
+        (format!("{gone} {node_ip}"), format!(" {node_ip}")),
+        (node_ip.to_owned(), node_ip.to_owned()),
+    ] {
+        host.put(flags, &format!("KUBELET_KUBEADM_ARGS=\"{written}\"\n"));
+        let ran = host.run("kubeadm/worker");
+        assert!(ran.well, "{}", ran.errors);
+        assert_eq!(host.read(flags), format!("KUBELET_KUBEADM_ARGS=\"{left}\"\n"));
+    }
+}
+
+#[test]
+fn a_kubelet_that_would_not_start_is_not_installed() {
+    let words = "kubelet 1.37.1 does not know --gone, with which this node starts its kubelet: take that out of \
+                 /etc/default/kubelet, or of the unit\n";
+    let (theirs, kubeadms) = ("etc/default/kubelet", "var/lib/kubelet/kubeadm-flags.env");
+    for (file, text, starts) in [
+        (theirs, "KUBELET_EXTRA_ARGS=\"--node-ip=10.0.0.1 --gone=x\"\n", false),
+        (theirs, "KUBELET_EXTRA_ARGS=--gone\n", false),
+        (theirs, "# KUBELET_EXTRA_ARGS=--gone\nKUBELET_EXTRA_ARGS=--node-ip=a--gone\n", true),
+        (kubeadms, "KUBELET_KUBEADM_ARGS=\"--gone=x\"\n", false),
+        ("environment", "\"KUBELET_CONFIG_ARGS=--config=x --gone\" A=b\n", false),
+        ("environment", "\n", true),
+    ] {
+        let host = Host::new();
+        host.sh("mkdir etc/default");
+        host.put("etc/apt/sources.list.d/kubernetes.list", LINE);
+        host.put(file, text);
+        let ran = host.run("kubeadm/worker");
+        assert_eq!(ran.well, starts, "{file}: {text}{}", ran.errors);
+        assert_eq!(ran.errors, if starts { "" } else { words }, "{file}: {text}");
+        assert_eq!(
+            ran.called.contains(" kubelet=1.37.1-*\napt-mark hold kubelet\n"),
+            starts,
+            "{}",
+            ran.called
+        );
+        host.sh("test -z \"$(find usr/local -name '.kubelet-*')\"");
+    }
+}
+
 /// No other repository of the host is asked, and dpkg asks nobody what becomes of a file that somebody changed.
 #[test]
 fn a_worker_asks_one_repository_and_nobody_else() {
@@ -284,7 +428,10 @@ fn a_worker_asks_one_repository_and_nobody_else() {
         apt-get update -o Dir::Etc::sourcelist=/etc/apt/sources.list.d/kubernetes.sources -o Dir::Etc::sourceparts=/dev/null -o APT::Get::List-Cleanup=0
         apt-get install -y -o Dpkg::Options::=--force-confold --allow-change-held-packages --allow-downgrades kubeadm=1.37.1-*
         apt-mark hold kubeadm
-        kubeadm upgrade node
+        apt-get download kubelet=1.37.1-*
+        dpkg-deb -x kubelet_1.37.1-1.1_amd64.deb .
+        systemctl show -p Environment --value kubelet
+        kubeadm upgrade node --etcd-upgrade=false
         apt-get install -y -o Dpkg::Options::=--force-confold --allow-change-held-packages --allow-downgrades kubelet=1.37.1-*
         apt-mark hold kubelet
         systemctl daemon-reload
@@ -298,7 +445,11 @@ fn kubeadm_is_told_of_the_patches_that_a_node_has() {
     for (executor, without, with) in [
         ("kubeadm/first", "apply --yes v1.37.1", "apply --yes --patches /etc/kubernetes/patches v1.37.1"),
         ("kubeadm/control-plane", "node", "node --patches /etc/kubernetes/patches"),
-        ("kubeadm/worker", "node", "node --patches /etc/kubernetes/patches"),
+        (
+            "kubeadm/worker",
+            "node --etcd-upgrade=false",
+            "node --etcd-upgrade=false --patches /etc/kubernetes/patches",
+        ),
     ] {
         for (prepare, words) in [("", without), ("mkdir etc/kubernetes/patches", with)] {
             let host = Host::new();
