@@ -1,9 +1,11 @@
 //! The samples are what the operator reads: each decodes without a field left over, and the upgrade is valid.
 //!
-//! Here belongs what `config/samples` and `config/executors` say; what the scripts of the latter do is in `scripts`.
+//! Here belongs what `config/samples` and `config/executors` say; what the scripts of the latter do is in `scripts`, and what
+//! the alerts of `config/prometheus` are about in `alerts`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod alerts;
 mod scripts;
 
 use std::fs;
