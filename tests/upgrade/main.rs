@@ -289,6 +289,29 @@ async fn respected(cluster: &Cluster, observer: &Observer) -> TestResult {
     until("its claims are gone", Duration::from_secs(40), async || Ok(states().await?.is_empty())).await?;
     observer.audit(cluster)?;
     no_violations(observer);
+    removed(cluster).await
+}
+
+/// Removes Evenkeel as docs/operations.md says, after which nothing of it is left.
+async fn removed(cluster: &Cluster) -> TestResult {
+    kubectl(cluster, &["delete", "nup", "--all"]).await?;
+    for folder in ["config/force", "config/upgrade"] {
+        let folder = root(folder).display().to_string();
+        kubectl(cluster, &["delete", "--ignore-not-found", "--timeout=60s", "-k", &folder]).await?;
+    }
+    kubectl(cluster, &["-n", "kube-system", "delete", "lease", "evenkeel"]).await?;
+    let kinds = "customresourcedefinitions,namespaces,clusterroles,clusterrolebindings,roles,rolebindings,leases,\
+                 serviceaccounts,deployments,networkpolicies,poddisruptionbudgets,configmaps,resourcequotas,\
+                 validatingadmissionpolicies,validatingadmissionpolicybindings";
+    let all = kubectl(cluster, &["get", kinds, "-A", "-o", "name"]).await?;
+    assert!(
+        all.contains("namespace/shop") && all.contains("clusterrole.rbac.authorization.k8s.io/view"),
+        "{all}"
+    );
+    let left: Vec<&str> = all.lines().filter(|name| name.contains("evenkeel")).collect();
+    assert_eq!(left, Vec::<&str>::new());
+    let nodes = kubectl(cluster, &["get", "nodes", "-o", "yaml"]).await?;
+    assert!(!nodes.contains("evenkeel.dev"), "{nodes}");
     Ok(())
 }
 
