@@ -106,7 +106,7 @@ cluster-down: ## End the development cluster
 	$(DEVCLUSTER) down $(ARGS)
 
 .PHONY: binaries
-binaries: tools ## Build etcd, kube-apiserver and the others into a cache outside the checkout (first time: minutes)
+binaries: tools ## Build etcd, kube-apiserver and the others into a cache outside the checkout (first time: twenty minutes)
 	$(DEVCLUSTER) build
 
 .PHONY: real-binaries

@@ -27,7 +27,7 @@ struct Cli {
 enum Command {
     /// Build the binaries that are missing, into a cache that all checkouts share
     ///
-    /// Needs `go` and, for the first time, about ten minutes and 3 GB of memory. Where `KUBEBUILDER_ASSETS` names
+    /// Needs `go` and, for the first time, about twenty minutes and 3 GB of memory. Where `KUBEBUILDER_ASSETS` names
     /// a folder that holds a binary of the right version, that one is used instead; binaries of the older minor
     /// are looked for in a subfolder named like it, such as `1.36`.
     Build(Build),
