@@ -113,14 +113,22 @@ pub async fn end_well(real: &Real) -> TestResult {
     )
     .await?;
 
+    // Every try copied the data of etcd.
+    for node in ["cp-1", "cp-2"] {
+        let copies = on_node(real, node, "ls -d /etc/kubernetes/tmp/kubeadm-backup-etcd-*").await?;
+        assert_eq!(copies.lines().count(), 1, "{node}: {copies}");
+    }
+
     // kubeadm takes a node without a kube-apiserver for a worker; and with one member of two, no etcd answers anybody.
     left_out(real, "cp-2", &further, "kube-apiserver").await?;
     left_out(real, "cp-1", &first, "etcd").await?;
 
     let worker = script("kubeadm/worker")?;
+    an_unknown_flag(real, "worker-1", &worker).await?;
     killed_half_way_through_dpkg(real, "worker-1", &worker, "kubelet").await?;
     waits_for_locks(real, "worker-1", &worker).await?;
     ends_well_twice(real, "worker-1", &worker).await?;
+    on_node(real, "worker-1", "! grep pod-infra-container-image /var/lib/kubelet/kubeadm-flags.env").await?;
     until("the kubelet of worker-1 is upgraded", Duration::from_mins(1), async || {
         Ok(real.kubelets_at(TO).await? == 1)
     })
@@ -208,6 +216,25 @@ async fn packages(real: &Real, node: &str) -> Result<String, Failure> {
                 sed -n 's#^deb .*/core:/stable:/\\(v[0-9.]*\\)/.*#\\1#p' /etc/apt/sources.list.d/kubernetes.list\n\
                 dpkg --audit";
     on_node(real, node, look).await
+}
+
+/// A kubelet that does not know a flag of its node is not installed. Where kubeadm wrote the flag, the script takes it away, as
+/// is seen by what comes after this.
+async fn an_unknown_flag(real: &Real, node: &str, script: &str) -> TestResult {
+    let there = "dpkg-query -W -f '${Status} ${Version}' kubelet; systemctl show kubelet --property=MainPID";
+    let before = on_node(real, node, there).await?;
+    let theirs = "touch /etc/default/kubelet; cp /etc/default/kubelet /root/kubelet; \
+                  echo KUBELET_EXTRA_ARGS=--pod-infra-container-image=pause > /etc/default/kubelet";
+    on_node(real, node, theirs).await?;
+    let output = run(real, node, script, TO).await?;
+    assert!(!output.status.success(), "a kubelet was installed that does not know its flags");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("does not know --pod-infra-container-image"), "{said}");
+    assert_eq!(on_node(real, node, there).await?, before);
+    let kubeadms = "mv /root/kubelet /etc/default/kubelet; \
+                    sed -i 's/\"$/ --pod-infra-container-image=pause\"/' /var/lib/kubelet/kubeadm-flags.env; \
+                    grep -c pod-infra-container-image /var/lib/kubelet/kubeadm-flags.env";
+    on_node(real, node, kubeadms).await.map(drop)
 }
 
 /// Kills the script with all that it has started while dpkg replaces this package, so that the node is left with half of it.
