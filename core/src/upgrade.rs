@@ -401,4 +401,7 @@ pub struct Progress {
     pub protected: bool,
     /// Somebody deleted the object. What is in flight settles, then it goes.
     pub ending: bool,
+    /// What the status says that only a person ends, each in one line. How long something has been so is counted by the process
+    /// that looks; whoever leads after it takes its word from here, for as long as it is still so.
+    pub told: Vec<Arc<str>>,
 }

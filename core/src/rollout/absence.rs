@@ -65,20 +65,24 @@ pub(super) fn tell(round: &mut Round<'_>) {
     }
     let now = round.world.now;
     for away in away(round.world.cluster, round.missing) {
-        let lost = lost_at(round, &away);
-        if now < lost {
+        let (lost, line) = (lost_at(round, &away), line_of(round, &away));
+        if now < lost && !line.as_ref().is_some_and(|line| round.has_told(line)) {
             round.wake(lost);
-        } else if let Away::Component(component, name) = away {
-            // What was seen is forgotten with its Node, when another one took its place, and with the ClusterUpgrade.
-            let instead = match round.world.cluster.node(&name) {
-                Some(_) if component == Component::KubeApiserver => "delete its Node",
-                Some(_) => "delete this ClusterUpgrade and apply it anew if it is to stay away",
-                None => "another one in its place",
-            };
-            let minutes = GONE.as_mins();
-            round.needs_a_person.push(format!(
-                "{component} on {name} has been away for {minutes} minutes: bring it back, or {instead}"
-            ));
+        } else {
+            round.needs_a_person.extend(line);
         }
     }
+}
+
+/// What a person is told of `away` that has been away for long. Whoever waits for a static pod tells of it.
+fn line_of(round: &Round<'_>, away: &Away) -> Option<String> {
+    let Away::Component(component, name) = away else { return None };
+    // What was seen is forgotten with its Node, when another one took its place, and with the ClusterUpgrade.
+    let instead = match round.world.cluster.node(name) {
+        Some(_) if *component == Component::KubeApiserver => "delete its Node",
+        Some(_) => "delete this ClusterUpgrade and apply it anew if it is to stay away",
+        None => "another one in its place",
+    };
+    let minutes = GONE.as_mins();
+    Some(format!("{component} on {name} has been away for {minutes} minutes: bring it back, or {instead}"))
 }

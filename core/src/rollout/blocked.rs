@@ -16,12 +16,13 @@ pub(super) enum Blockage {
     ForLong,
 }
 
-/// How long the plan has been blocked. If not for long yet, this asks for another decision when it has.
-pub(super) fn blockage(round: &mut Round<'_>) -> Blockage {
+/// How long the plan has been blocked for the reasons in `preflight`. If not for long yet, this asks for another decision when it
+/// has.
+pub(super) fn blockage(round: &mut Round<'_>, preflight: &[String]) -> Blockage {
     let now = round.world.now;
     let since = round.world.freshness.blocked.of(&round.upgrade.uid, now);
     let until = after(since.unwrap_or(now), GONE);
-    if now >= until {
+    if now >= until || preflight.iter().any(|line| round.has_told(line)) {
         return Blockage::ForLong;
     }
     round.wake(until);

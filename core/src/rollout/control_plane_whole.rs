@@ -132,6 +132,8 @@ pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotW
     }
     let mut statics = cluster.nodes().iter().filter(|other| other.goes_alone() && *other.name != *name);
     let Some(pod) = statics.find_map(|other| unready_statics(cluster, other).next()) else { return Ok(()) };
-    let from = lost_at(round, &Away::StaticPod(pod.full_name().into()));
-    Err(NotWhole::until(round, Some(from), format!("waits until static pod {} is ready", pod.full_name())))
+    let line = format!("waits until static pod {} is ready", pod.full_name());
+    let lost = lost_at(round, &Away::StaticPod(pod.full_name().into()));
+    let from = if round.has_told(&line) { round.world.now } else { lost };
+    Err(NotWhole::until(round, Some(from), line))
 }

@@ -25,7 +25,7 @@ const WHOLE_SECOND: SignedDuration = SignedDuration::from_secs(1);
 const LEFT_BEHIND: SignedDuration = SignedDuration::from_hours(1);
 /// A controller that is silent for so long after a step does not come back by itself, as far as anybody can say.
 const HOPE_FOR: SignedDuration = SignedDuration::from_mins(15);
-/// Whoever has looked for less time does not say so: a static pod that crashes is begun again after five minutes at most.
+/// Whoever has looked for less time does not say so first: a static pod that crashes is begun again after five minutes at most.
 const LOOKED_FOR: SignedDuration = SignedDuration::from_mins(5);
 
 /// Whether `claim` restarted static pods of the control plane: its components, or the kubelet of a node of it.
@@ -71,15 +71,14 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
     let leader = round.world.cluster.leaders().iter().find(silent)?;
     let Leader { component, holder, .. } = leader;
     let since = silent_since(leader, stepped, now);
+    let line = needs_a_person(leader, stepped, since);
     let hopeless = after(since, HOPE_FOR).max(after(freshness.unbroken_since, LOOKED_FOR));
-    read_leases(round, over, if now < hopeless { READ_EVERY } else { EVERY });
-    if now < hopeless {
+    let hopeless = now >= hopeless || round.has_told(&line);
+    read_leases(round, over, if hopeless { EVERY } else { READ_EVERY });
+    if !hopeless {
         round.hope = true;
-    } else {
-        let line = needs_a_person(leader, stepped, since);
-        if !round.needs_a_person.contains(&line) {
-            round.needs_a_person.push(line);
-        }
+    } else if !round.needs_a_person.contains(&line) {
+        round.needs_a_person.push(line);
     }
     Some(if holder.is_empty() {
         format!("waits until {component} works: nobody holds its lease, which its last holder gave up")

@@ -114,7 +114,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let mut notes = RoundNotes { from, way, nodes_of_hops, approved, seen, away, ..RoundNotes::default() };
     notes.preflight = planned.refused().to_vec();
     if stands(&round, &notes.preflight) {
-        notes.blockage = blocked::blockage(&mut round);
+        notes.blockage = blocked::blockage(&mut round, &notes.preflight);
     }
     take_steps(&mut round, &notes.preflight, &unsure);
     let (mut actions, withheld, again_at) = conclude(round, &mut notes);

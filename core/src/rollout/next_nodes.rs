@@ -329,13 +329,14 @@ fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: 
         round.undrainable.push(Arc::clone(&node.uid));
         let (now, seen) = (round.world.now, &round.world.freshness.undrainable);
         let until = after(seen.of(&node.uid, now).unwrap_or(now), STALLED);
-        if now < until {
+        let halted = format!("halted: {line}");
+        if now < until && !round.has_told(&halted) {
             round.hope = true;
             round.wake(until);
             return Waiting::new(WaitReason::PodsHeldBack, line).until(Some(until));
         }
         round.halted = Some(format!(
-            "halted: {line}; remove what blocks it, hold the node with annotation evenkeel.dev/hold, or set \
+            "{halted}; remove what blocks it, hold the node with annotation evenkeel.dev/hold, or set \
              spec.drain.onTimeout to Park"
         ));
     }

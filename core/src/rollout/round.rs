@@ -217,6 +217,11 @@ impl Round<'_> {
         self.upgrade.drain.empties(node.kubelet.minor(), self.upgrade.version.minor())
     }
 
+    /// Whether the status says already that only a person ends what `line` says.
+    pub(super) fn has_told(&self, line: &str) -> bool {
+        self.progress.told.iter().any(|told| told.contains(line))
+    }
+
     /// Whether the machine of `node` has been silent for so long that no executor could do anything there.
     pub(super) fn is_silent(&self, node: &Node) -> bool {
         !node.ready && node.heartbeat.is_some_and(|at| self.world.now >= after(at, GONE))

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan;
+use evenkeel_core::rollout::EndedBy;
 use evenkeel_core::upgrade::{self, AbsentExecutor, Amount, ComponentPlace, Executor, NodeGroup, Upgrade};
 use evenkeel_core::version::{KubeVersion, Minor, ParseError, escape};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -23,6 +24,7 @@ use super::may_begin::{self, InvalidTime};
 use super::schema::{AcceptedRisk, ApprovalMode, ClusterUpgrade, FailurePolicy, Hidden, Unit, Zones};
 use super::selector::selector;
 use super::status_schema::SeenComponent;
+use super::waits::WaitingFor;
 use crate::api::executor::Executors;
 
 /// The finalizer that keeps a deleted `ClusterUpgrade` or `NodeUpgrade` until its requests and nodes in flight have
@@ -253,6 +255,8 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
             node_uid: seen.node_uid.as_str().into(),
         })
     };
+    let by_person = |waiting: &&WaitingFor| waiting.ended_by == EndedBy::Person.name();
+    let waits = stored.iter().flat_map(|s| &s.waiting_for);
     upgrade::Progress {
         from,
         via,
@@ -268,6 +272,7 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
         queued_behind: None,
         protected: object.finalizers().iter().any(|name| name == FINALIZER),
         ending: object.metadata.deletion_timestamp.is_some(),
+        told: waits.filter(by_person).map(|waiting| waiting.message.as_str().into()).collect(),
     }
 }
 

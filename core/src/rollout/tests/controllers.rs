@@ -220,8 +220,10 @@ fn controllers_that_stay_silent_call_for_a_person() {
                 elects no leader any more";
     assert!(status.message.ends_with(todo), "{}", status.message);
     assert_eq!(status.waits[0].reason.ended_by(), EndedBy::Person);
-    // Another operator looks for a while before it says so, too.
-    toy.freshness = Freshness { unbroken_since: at(toy.seconds), ..Freshness::default() };
+    toy.is_told_by_the_next_leader();
+    // Another operator that has not been told looks for a while before it says so, too.
+    toy.leads_anew();
+    toy.progress.told.clear();
     (0..30).for_each(|_| silent(&mut toy, 0));
     assert!(!toy.phase().stalled(), "{:?}", toy.status());
     assert!(toy.decided().again_at.is_some());

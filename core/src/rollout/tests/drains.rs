@@ -242,6 +242,7 @@ fn halt_stops_at_a_node_that_is_not_begun() {
     );
     let message = toy.status().message;
     assert!(message.starts_with("halted: n-1 is not begun: pod shop/frozen-0: PDB shop/frozen"), "{message}");
+    toy.is_told_by_the_next_leader();
     toy.cluster.change_node("n-1", |node| node.held = true);
     toy.run_until(300, |toy| toy.kubelets("Upgraded") == 2);
 }

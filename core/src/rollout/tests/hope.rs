@@ -114,6 +114,7 @@ fn a_static_pod_that_never_gets_ready_calls_for_a_person() {
     let status = toy.status();
     let line = "cp-1 waits until static pod shop/kube-vip-1 is ready";
     assert_eq!((status.phase, status.message.as_str()), (UpgradePhase::NodesHeld, line));
+    toy.is_told_by_the_next_leader();
 }
 
 #[test]
@@ -139,6 +140,7 @@ fn lost(component: Component) -> String {
     let status = toy.status();
     assert_eq!(status.phase, UpgradePhase::ControlPlaneHeld);
     assert_eq!(toy.state_of("cp-1"), "Claimed");
+    toy.is_told_by_the_next_leader();
     status.message
 }
 

@@ -440,6 +440,7 @@ fn a_plan_that_is_blocked_for_long_after_the_beginning_calls_for_a_person() {
     assert_eq!(status.phase, UpgradePhase::PreflightFailed, "{status:?}");
     assert!(status.message.contains("would be a downgrade"), "{}", status.message);
     assert_eq!(status.waits[0].reason.ended_by(), EndedBy::Person);
+    toy.is_told_by_the_next_leader();
     toy.cluster.change_instances(|instance| {
         if instance.component == Component::KubeApiserver {
             instance.version = Observed::from_report("v1.37.1");

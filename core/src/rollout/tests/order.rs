@@ -105,6 +105,7 @@ fn a_component_that_is_away_for_long_is_for_a_person() {
         let line =
             "kube-apiserver on cp-2 has been away for 15 minutes: bring it back, or another one in its place";
         assert_eq!(message, line);
+        toy.is_told_by_the_next_leader();
         toy.cluster.set_instances(whole.clone());
         toy.tick();
         assert_eq!(toy.phase(), UpgradePhase::Working(Stage::Kubelets));

@@ -124,9 +124,11 @@ pub fn at_rest(watcher: &mut Watcher) {
 }
 
 impl Watcher {
-    /// Something of an upgrade is under way.
+    /// Something of an upgrade is under way. A step of the control plane that is claimed and not begun waits with its upgrade.
     pub fn is_busy(&self) -> bool {
-        self.claims.values().any(super::model::Claim::in_flight)
+        self.claims
+            .values()
+            .any(|claim| claim.in_flight() && (claim.component == "kubelet" || claim.state != "Claimed"))
     }
 
     /// How often the pods that left were asked, as names without their random ends would be counted.
