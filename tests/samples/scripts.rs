@@ -387,7 +387,7 @@ fn a_flag_that_kubeadm_wrote_and_that_no_kubelet_knows_any_more_goes() {
 #[test]
 fn a_kubelet_that_would_not_start_is_not_installed() {
     let words = "kubelet 1.37.1 does not know --gone, with which this node starts its kubelet: take that out of \
-                 /etc/default/kubelet, or of the unit\n";
+                 kubeadm-flags.env in /var/lib/kubelet, of /etc/default/kubelet, or of the unit\n";
     let (theirs, kubeadms) = ("etc/default/kubelet", "var/lib/kubelet/kubeadm-flags.env");
     for (file, text, starts) in [
         (theirs, "KUBELET_EXTRA_ARGS=\"--node-ip=10.0.0.1 --gone=x\"\n", false),

@@ -172,7 +172,7 @@ async fn life(seed: u64, script: &[Step], branches: Option<&Arc<Branches>>) -> R
     let took = begun.elapsed();
     settle(&kube).await;
     // A parked node may have been taken up once more meanwhile.
-    if watcher.lock().unwrap().is_busy() {
+    if watcher.lock().unwrap().is_busy_although_held() {
         wrong.extend(come_to_rest(&kube, &watcher).await.err());
     }
     let calls = cluster.faults().record();
@@ -228,6 +228,9 @@ async fn come_to_rest(kube: &Kube, watcher: &Mutex<Watcher>) -> Result<(), Strin
     while happened.elapsed() < FOREVER {
         sleep(Duration::from_secs(5)).await;
         let upgrades = kube.list(UPGRADES).await;
+        let held = |upgrade: &Value| {
+            condition(upgrade, "Ready").is_some_and(|of| of["reason"] == "ControlPlaneHeld")
+        };
         let rests = upgrades.iter().all(|upgrade| {
             let says = |kind: &str| condition(upgrade, kind).is_some_and(|of| of["status"] == "True");
             let current = upgrade["status"]["observedGeneration"] == upgrade["metadata"]["generation"];
@@ -243,7 +246,10 @@ async fn come_to_rest(kube: &Kube, watcher: &Mutex<Watcher>) -> Result<(), Strin
             let current = current && (lost || condition(upgrade, "PreflightPassed").is_none_or(known));
             current && (says("Ready") || says("Stalled") || says("Paused") || idle)
         });
-        quiet = if rests && !watcher.lock().unwrap().is_busy() { quiet + 1 } else { 0 };
+        let held = upgrades.iter().any(held);
+        let watcher = watcher.lock().unwrap();
+        let busy = if held { watcher.is_busy_although_held() } else { watcher.is_busy() };
+        quiet = if rests && !busy { quiet + 1 } else { 0 };
         if quiet >= QUIET {
             return Ok(());
         }

@@ -413,19 +413,19 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
                 None
             }
             DrainStep::Settling => None,
-            // A read that was asked for before the node had settled may lack a pod that came after it.
-            DrainStep::Empty
-                if self
-                    .world
-                    .confirmed
-                    .get(&node.name)
-                    .is_some_and(|asked| *asked >= drain.settled(&self.request.policy)) =>
-            {
+            DrainStep::Empty if self.is_confirmed(node, drain) => {
                 return (NodeState::Drained { at: now, took: now.duration_since(drain.begun) }, None);
             }
             DrainStep::Empty => Some(Due::Reread(node)),
         };
         (NodeState::Draining(NodeDrain { stalled: None, ..drain }), due)
+    }
+
+    /// Whether the pods of `node` were read since it has settled, and none has to leave. A read that was asked for before that may
+    /// lack a pod that came after it.
+    fn is_confirmed(&self, node: &Node, drain: NodeDrain) -> bool {
+        let asked = self.world.confirmed.get(&node.name);
+        asked.is_some_and(|asked| *asked >= drain.settled(&self.request.policy))
     }
 
     /// Asks for what is due.

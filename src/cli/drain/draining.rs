@@ -447,8 +447,8 @@ impl Draining {
         }
     }
 
-    /// Takes in what the server told of the pods of node `name`, which it was `asked` for then. The watch shows what it lacked when the next decision is
-    /// made, and pods that it lost the end of are gone.
+    /// Takes in what the server told of the pods of node `name` when it was `asked`. The watch shows what it lacked when the
+    /// next decision is made, and pods that it lost the end of are gone.
     fn was_read(&mut self, name: Arc<str>, asked: Timestamp, read: PodsRead) {
         let now = self.clock.now();
         if read.may_stay(&self.request.policy.rules, &self.surroundings, now) {

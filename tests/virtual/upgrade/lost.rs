@@ -21,18 +21,27 @@ const BELIEVED: Duration = Duration::from_secs(5);
 /// What is away counts as lost from then on.
 const SAID: Duration = Duration::from_mins(20);
 
-/// The moment at which a script loses a server, and its host.
-fn lost(script: &[Step]) -> Option<(Duration, String)> {
+/// A server that a script loses.
+struct Lost {
+    when: Duration,
+    host: String,
+    /// It goes back and is there: nobody asks a server all the time that is at the version.
+    goes_back: bool,
+}
+
+fn lost(script: &[Step]) -> Option<Lost> {
     script.iter().find_map(|step| {
         let Step::At { millis: millis @ 1.., deed } = step else { return None };
         let words: Vec<&str> = deed.split(' ').collect();
         let host = words.get(1).filter(|_| matches!(words[0], "component" | "take"))?;
-        Some((Duration::from_millis(*millis), (*host).to_owned()))
+        let (when, goes_back) = (Duration::from_millis(*millis), words[0] == "component");
+        Some(Lost { when, host: (*host).to_owned(), goes_back })
     })
 }
 
-/// What is wrong with how `done` ended, whose server of `host` was lost at `when`.
-fn judge(done: &Run, when: Duration, host: &str) -> Wrong {
+/// What is wrong with how `done` ended, whose server was lost.
+fn judge(done: &Run, Lost { when, host, goes_back }: &Lost) -> Wrong {
+    let when = *when;
     let mut wrong = done.wrong.clone();
     // What a server said is believed for five seconds: until then nobody can know that it went back.
     for (_, claim) in done.given.iter().filter(|(at, _)| *at > when && *at <= when + BELIEVED) {
@@ -44,8 +53,8 @@ fn judge(done: &Run, when: Duration, host: &str) -> Wrong {
     let (reason, line) = (text(1), text(2));
     let server = &done.end["servers"][format!("kube-apiserver/{host}")];
     let is_there = server[0] == TO && server[1] == true;
-    // Nobody asks a server all the time that is at the version.
-    let before = done.said.iter().any(|(at, reason)| *at <= when + KNOWN && reason == "Completed");
+    let noticed = if *goes_back { when + KNOWN } else { when + BELIEVED };
+    let before = done.said.iter().any(|(at, reason)| *at <= noticed && reason == "Completed");
     if is_there || before {
         // Its own step came after it, or all of it was over.
         if reason != "Completed" {
@@ -96,7 +105,7 @@ fn scripts(begins: &str, hosts: &[&str]) -> Vec<Script> {
 fn stays_lost(kind: &str, begins: &str, hosts: &[&str], some: usize) {
     let name = format!("upgrade: a server is lost, {kind}");
     judged(&name, spread(scripts(begins, hosts), some), |_, script, done| match lost(script) {
-        Some((when, host)) => judge(&done, when, &host),
+        Some(lost) => judge(&done, &lost),
         None => done.wrong,
     });
 }
@@ -109,7 +118,8 @@ fn a_server_that_goes_back_just_before_a_controller_moves_keeps_it_waiting() {
         let script = steps(&format!("at {millis} component cp-1 kube-apiserver {FROM}"));
         let done = run(1, &script);
         assert_eq!(done.wrong, Wrong::new(), "it is asked after it went back, at {millis} ms");
-        assert_eq!(judge(&done, Duration::from_millis(millis), "cp-1"), Wrong::new(), "at {millis} ms");
+        let lost = lost(&script).unwrap();
+        assert_eq!(judge(&done, &lost), Wrong::new(), "at {millis} ms");
     }
 }
 
@@ -120,7 +130,7 @@ fn what_is_lost_is_told_by_whoever_leads_then() {
         let script = steps(&format!("at 60000 {deed}; at 1860000 cut evenkeel-a 60; at 3660000 compact"));
         let done = run(1, &script);
         assert!(done.said.iter().any(|(_, reason)| reason == "ControlPlaneHeld"), "{deed}: {:?}", done.said);
-        assert_eq!(judge(&done, Duration::from_mins(1), "cp-1"), Wrong::new(), "{deed}");
+        assert_eq!(judge(&done, &lost(&script).unwrap()), Wrong::new(), "{deed}");
     }
 }
 

@@ -231,21 +231,6 @@ fn a_node_that_somebody_uncordons_is_theirs() {
     .assert_eq(&toy.run());
 }
 
-/// The node's pods may be read for another reason before it has settled, and a pod may be bound to it after that.
-#[test]
-fn a_read_from_before_a_node_has_settled_does_not_make_it_drained() {
-    let mut toy = Toy::new(1, Vec::new(), Vec::new());
-    let is_drained = |toy: &Toy| matches!(toy.states["n-1"], NodeState::Drained { .. });
-    for _ in 0..6 {
-        toy.tick();
-        toy.confirmed = [("n-1".into(), at(4))].into();
-    }
-    toy.tick();
-    assert!(!is_drained(&toy), "{:?}", toy.states);
-    toy.tick();
-    assert!(is_drained(&toy), "{:?}", toy.states);
-}
-
 #[test]
 fn what_happens_when_the_time_is_over() {
     let run = |on_timeout, give_back| {

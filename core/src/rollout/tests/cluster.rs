@@ -262,29 +262,6 @@ impl Toy {
         panic!("not reached in {limit} s:\n{}", self.log.join("\n"));
     }
 
-    /// Another process leads: it knows what is stored, and has looked at nothing so far.
-    pub(super) fn leads_anew(&mut self) {
-        self.memory = Memory::default();
-        self.freshness = Freshness { unbroken_since: at(self.seconds), ..Freshness::default() };
-    }
-
-    /// What only a person ends is told at once by whoever leads anew, and goes on being told.
-    pub(super) fn is_told_by_the_next_leader(&mut self) {
-        self.tick();
-        let (phase, message) = (self.phase(), self.status().message);
-        self.leads_anew();
-        for _ in 0..3 {
-            assert_eq!((self.phase(), self.status().message), (phase, message.clone()));
-            self.tick();
-        }
-        assert!(phase.stalled(), "{phase:?}");
-        // Whoever has not been told has to look for a while.
-        self.leads_anew();
-        self.progress.told.clear();
-        assert!(!self.phase().stalled(), "{:?}", self.status());
-        self.progress.told.push(message.into());
-    }
-
     /// Time passes and nothing happens.
     pub(super) fn pass(&mut self, seconds: i64) {
         self.seconds += seconds;
@@ -299,9 +276,8 @@ impl Toy {
         let blocked = (!decision.status.preflight.is_empty()).then(|| self.upgrade.uid.clone());
         self.freshness.blocked.see(blocked, at(self.seconds));
         self.freshness.undrainable.see(decision.status.undrainable.clone(), at(self.seconds));
-        let UpgradeStatus { from, started, seen, way, hop, soaks, waits, .. } = decision.status;
-        let by_person = waits.iter().filter(|waiting| waiting.reason.ended_by() == EndedBy::Person);
-        let told = by_person.map(|waiting| waiting.line.as_str().into()).collect();
+        let told = super::next_leader::told(&decision.status);
+        let UpgradeStatus { from, started, seen, way, hop, soaks, .. } = decision.status;
         self.progress = Progress { from, started, seen, soaks, via: way, hop, told, ..self.progress.clone() };
         self.refusals.forget(&self.claims, at(self.seconds));
         for action in decision.actions {

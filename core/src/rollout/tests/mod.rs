@@ -15,6 +15,7 @@ mod hops;
 mod interruptions;
 mod jobs;
 mod kubeadm;
+mod next_leader;
 mod order;
 mod places;
 mod plane;

@@ -124,11 +124,16 @@ pub fn at_rest(watcher: &mut Watcher) {
 }
 
 impl Watcher {
-    /// Something of an upgrade is under way. A step of the control plane that is claimed and not begun waits with its upgrade.
+    /// Something of an upgrade is under way.
     pub fn is_busy(&self) -> bool {
-        self.claims
-            .values()
-            .any(|claim| claim.in_flight() && (claim.component == "kubelet" || claim.state != "Claimed"))
+        self.claims.values().any(super::model::Claim::in_flight)
+    }
+
+    /// Something of an upgrade that is held by its control plane is under way: a step that is claimed and not begun waits
+    /// with it.
+    pub fn is_busy_although_held(&self) -> bool {
+        let waits = |claim: &super::model::Claim| claim.component != "kubelet" && claim.state == "Claimed";
+        self.claims.values().any(|claim| claim.in_flight() && !waits(claim))
     }
 
     /// How often the pods that left were asked, as names without their random ends would be counted.

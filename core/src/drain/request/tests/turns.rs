@@ -1,4 +1,4 @@
-//! Nodes that wait for their turn, how long they may, and what is given back of those that are given up.
+//! Nodes that wait for their turn, how long they may, when they are drained, and what is given back of those that are given up.
 
 use super::*;
 
@@ -157,4 +157,19 @@ fn the_time_of_a_node_that_is_held_up_counts_from_when_it_could_have_begun() {
         20 reread n-1
         n-1: drained
         n-2: 1 of its pods under PDB shop/etcd can run on it only, 0 on nodes that are being drained, and 0 may be away now"#]].assert_eq(&run(60));
+}
+
+/// The node's pods may be read for another reason before it has settled, and a pod may be bound to it after that.
+#[test]
+fn a_read_from_before_a_node_has_settled_does_not_make_it_drained() {
+    let mut toy = Toy::new(1, Vec::new(), Vec::new());
+    let is_drained = |toy: &Toy| matches!(toy.states["n-1"], NodeState::Drained { .. });
+    for _ in 0..6 {
+        toy.tick();
+        toy.confirmed = [("n-1".into(), at(4))].into();
+    }
+    toy.tick();
+    assert!(!is_drained(&toy), "{:?}", toy.states);
+    toy.tick();
+    assert!(is_drained(&toy), "{:?}", toy.states);
 }
