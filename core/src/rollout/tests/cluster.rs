@@ -276,9 +276,9 @@ impl Toy {
         let blocked = (!decision.status.preflight.is_empty()).then(|| self.upgrade.uid.clone());
         self.freshness.blocked.see(blocked, at(self.seconds));
         self.freshness.undrainable.see(decision.status.undrainable.clone(), at(self.seconds));
-        let told = super::next_leader::told(&decision.status);
+        self.remember_what_is_told(&decision.status);
         let UpgradeStatus { from, started, seen, way, hop, soaks, .. } = decision.status;
-        self.progress = Progress { from, started, seen, soaks, via: way, hop, told, ..self.progress.clone() };
+        self.progress = Progress { from, started, seen, soaks, via: way, hop, ..self.progress.clone() };
         self.refusals.forget(&self.claims, at(self.seconds));
         for action in decision.actions {
             let denied =

@@ -28,10 +28,10 @@ impl Toy {
         assert!(!self.phase().stalled(), "{:?}", self.status());
         self.progress.told.push(message.into());
     }
-}
 
-/// What `status` says that only a person ends, as it is stored for the next look.
-pub(super) fn told(status: &UpgradeStatus) -> Vec<Arc<str>> {
-    let by_person = status.waits.iter().filter(|waiting| waiting.reason.ended_by() == EndedBy::Person);
-    by_person.map(|waiting| waiting.line.as_str().into()).collect()
+    /// What `status` says that only a person ends is stored for the next look.
+    pub(super) fn remember_what_is_told(&mut self, status: &UpgradeStatus) {
+        let by_person = status.waits.iter().filter(|waiting| waiting.reason.ended_by() == EndedBy::Person);
+        self.progress.told = by_person.map(|waiting| waiting.line.as_str().into()).collect();
+    }
 }
