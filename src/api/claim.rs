@@ -218,11 +218,15 @@ pub struct BlockedBy {
 
 /// What is wrong with a stored claim that nobody but us should have written.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("NodeUpgrade {name} {why}; delete it to have it made anew: a node that it cordoned stays cordoned")]
+#[error("NodeUpgrade {name} {why}")]
 pub struct BadClaim {
     name: String,
+    /// What is wrong, and what a person can do.
     why: String,
 }
+
+/// What a person can do about a claim that cannot be read.
+const DELETE_IT: &str = "delete it to have it made anew: a node that it cordoned stays cordoned";
 
 /// Those of `finalizers` that are not ours.
 fn finalizers_of_others(finalizers: &[String]) -> Vec<Arc<str>> {
@@ -246,7 +250,8 @@ pub fn unreadable_claim(object: &DynamicObject, why: String) -> UnreadableClaim 
 /// # Errors
 /// [`BadClaim`] when its versions or state cannot be read.
 pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
-    let bad = |why: String| BadClaim { name: object.name_any(), why };
+    let broken = |why: String| BadClaim { name: object.name_any(), why };
+    let bad = |why: String| broken(format!("{why}; {DELETE_IT}"));
     let spec = &object.spec;
     let status = object.status.clone().unwrap_or_default();
     let since = status.since.as_ref().map(|time| time.0);
@@ -282,7 +287,12 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
             ClaimState::Parked { since, retry_at, for_a_person }
         }
         "Failed" => ClaimState::Failed { since: timed()? },
-        other => return Err(bad(format!("has the state {other}, which this version does not know"))),
+        other => {
+            let run = "run the version of evenkeel that wrote it";
+            let why =
+                format!("has the state {other}, which this version does not know; {run}, or {DELETE_IT}");
+            return Err(broken(why));
+        }
     };
     let budget = |text: &str| text.split_once('/').map(|(namespace, name)| (namespace.into(), name.into()));
     Ok(Claim {
