@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::read::StoredUpgrades;
 use crate::api::upgrade::WaitingFor;
-use crate::api::{ClusterUpgrade, ConditionStatus, ConditionType, NodeUpgrade, claim_of};
+use crate::api::{BadClaim, ClusterUpgrade, ConditionStatus, ConditionType, NodeUpgrade, claim_of};
 
 /// What is said of an upgrade of which the operator has said nothing yet.
 const UNTOLD: &str = "no operator has looked at it yet; install one that drives upgrades (kubectl apply -k config/upgrade), or \
@@ -52,6 +52,9 @@ pub(super) struct UpgradeRow {
     pub(super) selected: i32,
     pub(super) parked: i32,
     pub(super) failed: i32,
+    /// How many nodes are claimed, draining or being upgraded, which is the column IN FLIGHT. Steps of the control plane
+    /// are among what moves, and are none of these.
+    pub(super) nodes_in_flight: i32,
     pub(super) eta: String,
     pub(super) waiting_for: Vec<WaitingRow>,
     pub(super) waiting_for_omitted: i32,
@@ -108,14 +111,19 @@ impl UpgradeRow {
         let names_nodes =
             |of: &WaitingRow| WaitReason::OF_NODES_THAT_ARE_OUT.iter().any(|known| known.name() == of.reason);
         let of_out = move |of: &WaitingRow| !self.out.is_empty() && names_nodes(of);
-        self.waiting_for.iter().filter(move |of| of.message != self.message && !of_out(of))
+        self.waiting_for.iter().filter(move |of| !self.says(&of.message) && !of_out(of))
+    }
+
+    /// Whether condition Ready says `line`, alone or with what it means for the upgrade.
+    fn says(&self, line: &str) -> bool {
+        self.message.contains(line)
     }
 
     /// What it waits for and which nodes are out, one line each, without what condition Ready says already.
     pub(super) fn details(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.other_waits().map(|of| of.message.clone()).collect();
         lines.extend(omitted(self.waiting_for_omitted, "line"));
-        let out = self.out.iter().filter(|out| self.message != format!("{}: {}", out.node, out.reason));
+        let out = self.out.iter().filter(|out| !self.says(&format!("{}: {}", out.node, out.reason)));
         lines.extend(out.map(|out| format!("{} ({}): {}", out.node, out.state, out.reason)));
         lines.extend(omitted(self.out_omitted, "node"));
         lines
@@ -131,19 +139,21 @@ pub(super) fn omitted(count: i32, one: &str) -> Option<String> {
 /// What `stored` says of the upgrade called `name`, or of all, by name.
 pub(super) fn document(stored: &StoredUpgrades, name: Option<&str>) -> UpgradesDocument {
     let wanted = |upgrade: &&ClusterUpgrade| name.is_none_or(|name| upgrade.name_any() == name);
-    let mut upgrades: Vec<_> =
-        stored.upgrades.iter().filter(wanted).map(|upgrade| standing(upgrade, &stored.claims)).collect();
+    let mut not_seen: Vec<_> = stored.not_seen.iter().map(|line| harmless(line)).collect();
+    let mut standing = |upgrade| standing(upgrade, &stored.claims, &mut not_seen);
+    let mut upgrades: Vec<_> = stored.upgrades.iter().filter(wanted).map(&mut standing).collect();
     upgrades.sort_by(|a, b| a.name.cmp(&b.name));
     UpgradesDocument {
         api_version: "cli.evenkeel.dev/v1alpha1",
         kind: "UpgradeStatus",
         upgrades,
         about: stored.about.clone(),
-        not_seen: stored.not_seen.iter().map(|line| harmless(line)).collect(),
+        not_seen,
     }
 }
 
-fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> UpgradeRow {
+/// How `upgrade` stands. Those of `claims` that are its own and cannot be understood are named in `not_seen`.
+fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade], not_seen: &mut Vec<String>) -> UpgradeRow {
     let status = upgrade.status.clone().unwrap_or_default();
     let ready = ConditionType::Ready.of(&status.conditions);
     let plan = status.plan.clone().unwrap_or_default();
@@ -151,7 +161,13 @@ fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> UpgradeRow {
         let spec = &claim.spec;
         spec.upgrade_name == upgrade.name_any() && upgrade.uid().is_none_or(|uid| spec.upgrade_uid == uid)
     };
-    let mut in_flight: Vec<Flight> = claims.iter().filter(mine).filter_map(flight).collect();
+    let mut seen = |claim| {
+        flight(claim).unwrap_or_else(|why| {
+            not_seen.push(harmless(&why.to_string()));
+            None
+        })
+    };
+    let mut in_flight: Vec<Flight> = claims.iter().filter(mine).filter_map(&mut seen).collect();
     in_flight.sort_by(|a, b| (&a.node, &a.component).cmp(&(&b.node, &b.component)));
     let out = status.parked.iter().map(|out| NodeOut {
         node: harmless(&out.node),
@@ -174,6 +190,7 @@ fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade]) -> UpgradeRow {
         selected: progress.selected,
         parked: progress.blocked,
         failed: progress.failed,
+        nodes_in_flight: progress.in_flight,
         eta: harmless(&progress.eta),
         waiting_for: status.waiting_for.iter().map(waiting).collect(),
         waiting_for_omitted: status.waiting_for_omitted,
@@ -193,11 +210,17 @@ fn waiting(of: &WaitingFor) -> WaitingRow {
 }
 
 /// What moves by `claim`, if something does.
-fn flight(claim: &NodeUpgrade) -> Option<Flight> {
-    let read = claim_of(claim).ok().filter(|read| read.state.in_flight())?;
+///
+/// # Errors
+/// [`BadClaim`] when `claim` cannot be understood, so that something may move by it.
+fn flight(claim: &NodeUpgrade) -> Result<Option<Flight>, BadClaim> {
+    let read = claim_of(claim)?;
+    if !read.state.in_flight() {
+        return Ok(None);
+    }
     let since = claim.status.as_ref().and_then(|status| status.since.as_ref());
     let together = &read.subject.components;
-    Some(Flight {
+    Ok(Some(Flight {
         node: harmless(&read.subject.node),
         component: match together.as_slice() {
             [] => read.subject.component.name().to_owned(),
@@ -206,5 +229,5 @@ fn flight(claim: &NodeUpgrade) -> Option<Flight> {
         state: read.state.name().to_owned(),
         since: since.map(|time| time.0.to_string()),
         message: harmless(&read.message),
-    })
+    }))
 }

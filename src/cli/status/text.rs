@@ -115,8 +115,8 @@ fn waits(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
 }
 
 fn progress(upgrade: &UpgradeRow) -> String {
-    let UpgradeRow { upgraded, selected, parked, failed, eta, in_flight, .. } = upgrade;
-    let mut line = format!("{upgraded}/{selected} nodes upgraded, {} in flight", in_flight.len());
+    let UpgradeRow { upgraded, selected, parked, failed, eta, nodes_in_flight, .. } = upgrade;
+    let mut line = format!("{upgraded}/{selected} nodes upgraded, {nodes_in_flight} in flight");
     _ = write!(line, ", {parked} parked, {failed} failed");
     if !eta.is_empty() {
         _ = write!(line, "; about {eta} left");
