@@ -36,6 +36,8 @@ const BUDGETS: usize = 500;
 /// Nodes and budgets of the cluster that is looked at.
 const LOOK: (usize, usize) = (5_000, 3_000);
 const TARGET: &str = "v1.37.1";
+/// So many finished claims there are in the middle of a large upgrade: what a rollout keeps of them.
+const FINISHED: usize = 500;
 /// How often each is run at least, and for how long.
 const RUNS: usize = 15;
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -104,8 +106,8 @@ fn look() {
     let mut scene = Scene::new(nodes, budgets);
     let bytes = (resident() - before) / f64::from(u32::try_from(pods).unwrap());
     println!(
-        "\none look: {nodes} nodes, {pods} pods, {budgets} budgets, {} nodes draining",
-        scene.claims.len()
+        "\none look: {nodes} nodes, {pods} pods, {budgets} budgets, {} nodes draining, {FINISHED} just upgraded",
+        scene.claims.len() - FINISHED
     );
     println!("{:<50}{bytes:.0} bytes per pod, nodes and budgets included", "memory of the model");
     let mut show = |what: &str, run: &mut dyn FnMut(&mut Scene)| {
@@ -320,10 +322,13 @@ impl Scene {
         let draining = nodes / 100;
         let behind = cluster.nodes().iter().filter(|node| node.kubelet.to_string() != TARGET);
         let mut drained: Vec<Node> = behind.take(draining).map(|node| node.as_ref().clone()).collect();
-        let claims = drained.iter_mut().map(|node| claim(node, &target)).collect();
+        let mut claims: Vec<_> = drained.iter_mut().map(|node| claim(node, &target)).collect();
         for node in drained {
             cluster.set_node(node);
         }
+        let done = cluster.nodes().iter().filter(|node| node.kubelet.to_string() == TARGET);
+        claims.extend(done.take(FINISHED).map(|node| upgraded(node, &target)));
+        claims.sort_by(|a, b| a.name.cmp(&b.name));
         let apps: Vec<_> = (0..budgets).map(App::new).collect();
         let pods =
             (0..nodes * PODS_PER_NODE).map(|n| pod(n, &cluster.nodes()[n % nodes].name, &apps[n % budgets]));
@@ -391,6 +396,12 @@ fn upgrade(target: KubeVersion) -> Upgrade {
 
 fn labelled(key: &str, value: &str) -> Selector {
     Selector { match_labels: [(key.to_owned(), value.to_owned())].into(), match_expressions: Vec::new() }
+}
+
+/// The claim of a node that is done.
+fn upgraded(node: &Node, target: &KubeVersion) -> Claim {
+    let drains = claim(&mut node.clone(), target);
+    Claim { state: ClaimState::Upgraded { at: at(20) }, message: "upgraded".to_owned(), ..drains }
 }
 
 /// The claim of a node that drains, and the node as the cordon left it.

@@ -13,7 +13,7 @@ use super::control_plane_whole::settles;
 use super::not_opened::EVERY;
 use super::round::{Round, after};
 use crate::cluster::{Cluster, Component, Leader};
-use crate::upgrade::Soaked;
+use crate::upgrade::{Soak, Soaked};
 
 /// Without these, pods that leave are not replaced, and budgets are not counted.
 const NEEDED: [Component; 2] = [Component::KubeControllerManager, Component::KubeScheduler];
@@ -33,22 +33,34 @@ fn is_step(cluster: &Cluster, claim: &Claim) -> bool {
     !claim.is_of_kubelet() || cluster.node(&claim.subject.node).is_some_and(|node| node.control_plane)
 }
 
-/// When the last step of the control plane was over; `None` before the first one.
-fn last_step(round: &Round<'_>) -> Option<Timestamp> {
-    let (cluster, now) = (round.world.cluster, round.world.now);
-    // A new kubelet has begun its static pods anew when their time is over, also where its claim is not done by then.
-    let ended = |claim: &&Claim| match claim.state {
-        ClaimState::Upgraded { at } if is_step(cluster, claim) => Some(at),
-        _ => settles(claim),
-    };
-    let unclaimed = round.soaks.iter().filter(|soak| soak.what == Soaked::Controllers).map(|soak| soak.done);
+/// When the last step of the control plane was over, of those that `mine` and `soaks` tell of; `None` before the first one.
+pub(super) fn last_step(
+    cluster: &Cluster,
+    mine: &[&Claim],
+    soaks: &[Soak],
+    now: Timestamp,
+) -> Option<Timestamp> {
     // A time that lies ahead was written before somebody set a clock back, and says nothing.
-    round.mine.iter().filter_map(ended).chain(unclaimed).filter(|at| *at <= now).max()
+    let later = |last: Option<Timestamp>, at: Timestamp| at <= now && last.is_none_or(|last| last < at);
+    let last_of = |last: Option<Timestamp>, claim: &&Claim| match claim.state {
+        // Of thousands of nodes the latest few are looked up.
+        ClaimState::Upgraded { at } => {
+            if later(last, at) && is_step(cluster, claim) {
+                Some(at)
+            } else {
+                last
+            }
+        }
+        // A new kubelet has begun its static pods anew when their time is over, also where its claim is not done by then.
+        _ => settles(claim).filter(|at| later(last, *at)).or(last),
+    };
+    let unclaimed = soaks.iter().filter(|soak| soak.what == Soaked::Controllers).map(|soak| soak.done);
+    mine.iter().fold(unclaimed.filter(|at| *at <= now).max(), last_of)
 }
 
-/// When the upgrade began. The claims of an earlier hop are gone.
-fn begun(round: &Round<'_>) -> Option<Timestamp> {
-    round.mine.iter().filter_map(|claim| claim.created).chain(round.progress.started).min()
+/// When the upgrade of `mine` began, which is known to have `started` then. The claims of an earlier hop are gone.
+pub(super) fn begun(mine: &[&Claim], started: Option<Timestamp>) -> Option<Timestamp> {
+    mine.iter().filter_map(|claim| claim.created).chain(started).min()
 }
 
 /// Which controller is not known to have renewed its lease since the last step of the control plane, or has given it up, in
@@ -56,10 +68,10 @@ fn begun(round: &Round<'_>) -> Option<Timestamp> {
 /// that has been so for long, this calls a person.
 pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
     let now = round.world.now;
-    let stepped = last_step(round)?;
+    let stepped = round.stepped?;
     // It was cut off to a whole second when it was stored: what was renewed within that second may have been before it.
     let over = after(stepped, WHOLE_SECOND);
-    let begun = begun(round).unwrap_or(stepped);
+    let begun = round.begun.unwrap_or(stepped);
     let freshness = round.world.freshness;
     // A time that lies ahead is of before somebody set the clock back, as with the steps.
     let renewed =
@@ -133,7 +145,7 @@ fn needs_a_person(leader: &Leader, stepped: Timestamp, since: Timestamp) -> Stri
 /// Both are read from the API. No drain has less than its time.
 pub(super) fn counts_from(round: &Round<'_>, since: Timestamp) -> Timestamp {
     let since = after(since, WHOLE_SECOND);
-    let Some(stepped) = last_step(round) else { return since };
+    let Some(stepped) = round.stepped else { return since };
     let over = after(stepped, WHOLE_SECOND);
     // A controller whose leader changes again and again keeps no drain from its end.
     let until = round.world.now.min(after(over, HOPE_FOR));

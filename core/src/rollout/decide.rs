@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::action::Action;
 use super::claim::{Claim, ClaimState};
 use super::control_plane_whole::{shown_stage, static_pods_settle};
+use super::controllers::{begun, last_step};
 use super::exceptions::excepted;
 use super::halt::halted;
 use super::hop::CurrentHop;
@@ -80,6 +81,8 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         progress,
         world,
         mine: &mine,
+        begun: begun(&mine, progress.started),
+        stepped: last_step(cluster, &mine, &progress.soaks, world.now),
         static_pods_until: static_pods_settle(&mine, world.now),
         tried: Tried::All,
         selected,
@@ -287,8 +290,8 @@ fn take_steps(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
 fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     let mut by_age = round.mine.to_vec();
     by_age.sort_by_key(|claim| match claim.state {
-        ClaimState::Draining { since, .. } => (since, claim.name.clone()),
-        _ => (Timestamp::MAX, claim.name.clone()),
+        ClaimState::Draining { since, .. } => since,
+        _ => Timestamp::MAX,
     });
     for claim in &by_age {
         let on_node = round.world.cluster.node(&claim.subject.node).is_some_and(|node| node.unschedulable);
@@ -300,6 +303,7 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     // Before the claims go on: a node that drains has to know in this very decision that its controllers take up their work.
     round.went_back = components::any_went_back(round);
     round.soaks = soak::follow(round);
+    round.stepped = last_step(round.world.cluster, round.mine, &round.soaks, round.world.now);
     for claim in by_age {
         if claim.is_of_kubelet() {
             nodes::advance(round, claim);

@@ -83,6 +83,10 @@ pub(super) struct Round<'a> {
     pub(super) selected: Vec<Selected<'a>>,
     /// The first stage that is not done; `None` when all are.
     pub(super) stage: Option<Stage>,
+    /// When the upgrade began, as far as that is known.
+    pub(super) begun: Option<Timestamp>,
+    /// When the last step of the control plane was over; `None` before the first one.
+    pub(super) stepped: Option<Timestamp>,
     /// Until when the static pods of the last control-plane node come back, while they do.
     pub(super) static_pods_until: Option<Timestamp>,
     /// What is known of the Jobs of executors.
