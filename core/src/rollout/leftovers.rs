@@ -15,8 +15,9 @@ use super::waiting::WaitReason;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::CordonMark;
 
-/// How many finished claims of kubelets are kept to look at; beyond, the oldest are deleted.
-const KEPT_UPGRADED: usize = 100;
+/// How many finished claims of kubelets are kept; beyond, the oldest are deleted. So many nodes are known to have been
+/// upgraded, so that one of them that a person takes back is left as it is.
+pub(super) const KEPT_UPGRADED: usize = 500;
 
 /// The Node that `claim` is about, if it is still that Node.
 pub(super) fn node_of<'c>(cluster: &'c Cluster, claim: &Claim) -> Option<&'c Node> {
@@ -25,7 +26,7 @@ pub(super) fn node_of<'c>(cluster: &'c Cluster, claim: &Claim) -> Option<&'c Nod
 
 /// Whether `node` is cordoned by `claim`.
 pub(super) fn holds(claim: &Claim, node: &Node) -> bool {
-    node.cordoned_by.as_deref() == Some(claim.mark().as_str())
+    node.cordoned_by.as_deref().is_some_and(|mark| *mark == claim.mark())
 }
 
 /// Whether `node` is cordoned, and by none of the claims in `mine`.
@@ -73,6 +74,11 @@ pub(super) fn goes_with(round: &mut Round<'_>, claim: &Claim, step: Action) {
 /// already. Those of the control plane say until the end of the hop what went back, and that its first node is done.
 pub(super) fn forget(round: &mut Round<'_>) {
     let cluster = round.world.cluster;
+    let is_done =
+        |claim: &&&Claim| claim.is_of_kubelet() && matches!(claim.state, ClaimState::Upgraded { .. });
+    if round.mine.iter().filter(is_done).count() <= KEPT_UPGRADED {
+        return;
+    }
     // A claim whose node went back to an older version is needed to say so.
     let done = |claim: &Claim| node_of(cluster, claim).is_none_or(|node| at_target(node, claim));
     let mut finished: Vec<_> = round

@@ -6,6 +6,7 @@ use crate::cluster::Component;
 use crate::disruption::CordonMark;
 use crate::drain::OnTimeout;
 use crate::fixture::at;
+use crate::rollout::leftovers::KEPT_UPGRADED;
 use crate::rollout::{Action, ClaimState, JobState, UpgradePhase};
 use crate::version::Observed;
 use jiff::SignedDuration;
@@ -260,7 +261,7 @@ fn a_finished_claim_that_is_on_its_way_out_is_released_once() {
     toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
     let done = toy.claims.iter().find(|claim| claim.is_of_kubelet() && claim.state.name() == "Upgraded");
     let done = done.cloned().unwrap();
-    for number in 0..100 {
+    for number in 0..KEPT_UPGRADED {
         let mut other = done.clone();
         (other.name, other.uid) =
             (format!("up.kubelet.gone-{number}").into(), format!("gone-{number}").into());
@@ -280,7 +281,7 @@ fn the_claims_of_the_control_plane_are_not_forgotten_however_many_nodes_are_done
     toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1);
     let done = toy.claims.iter().find(|claim| claim.is_of_kubelet() && claim.state.name() == "Upgraded");
     let done = done.cloned().unwrap();
-    for number in 0..120 {
+    for number in 0..KEPT_UPGRADED + 20 {
         let (mut other, name) = (done.clone(), format!("more-{number}"));
         toy.cluster.set_node(crate::fixture::node(&name, "v1.37.1"));
         (other.name, other.uid) = (format!("up.kubelet.{name}").into(), format!("uid-of-{name}").into());
@@ -292,7 +293,7 @@ fn the_claims_of_the_control_plane_are_not_forgotten_however_many_nodes_are_done
     let before = of_plane(&toy);
     toy.run_to_the_end(300);
     (0..3).for_each(|_| toy.tick());
-    assert_eq!((toy.kubelets("Upgraded"), of_plane(&toy)), (100, before), "{:?}", toy.log);
+    assert_eq!((toy.kubelets("Upgraded"), of_plane(&toy)), (KEPT_UPGRADED, before), "{:?}", toy.log);
     // So one that somebody takes back is named and not fought.
     toy.progress.completed = None;
     toy.cluster.change_instances(|instance| {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::cluster::Toy;
 use crate::cluster::{Owner, Pod, Traits};
 use crate::fixture::{at, pod};
+use crate::rollout::leftovers::KEPT_UPGRADED;
 use crate::rollout::{JobState, UpgradePhase, WaitReason};
 use crate::upgrade::{Amount, Executor};
 use crate::version::Observed;
@@ -233,16 +234,17 @@ fn a_daemon_set_that_was_broken_before_holds_nobody_up() {
 #[test]
 fn a_finished_claim_is_not_forgotten_while_its_job_still_runs() {
     let forgotten = |goes_on: bool| {
-        let mut toy = with_job(103);
-        toy.upgrade.groups[0].max_unavailable = Amount::Count(103);
-        toy.allow(103);
-        toy.run_until(2000, |toy| toy.kubelets("Upgraded") == 103);
+        let nodes = KEPT_UPGRADED + 3;
+        let mut toy = with_job(nodes);
+        toy.upgrade.groups[0].max_unavailable = Amount::Count(nodes);
+        toy.allow(nodes);
+        toy.run_until(2000, |toy| toy.kubelets("Upgraded") == nodes);
         if goes_on {
             // It was away when its claim ended, and is seen again.
             toy.jobs.made.values_mut().for_each(|job| *job = JobState::Running);
         }
         toy.tick();
-        103 - toy.kubelets("Upgraded")
+        nodes - toy.kubelets("Upgraded")
     };
     assert_eq!((forgotten(false), forgotten(true)), (3, 0));
 }
