@@ -225,6 +225,12 @@ impl Claim {
         format!("{}/{}", self.name, self.uid)
     }
 
+    /// Whether `text` is the value of the cordon annotation of this claim.
+    pub fn wrote(&self, text: &str) -> bool {
+        let uid = text.strip_prefix(&*self.name).and_then(|rest| rest.strip_prefix('/'));
+        uid == Some(&*self.uid)
+    }
+
     /// Whether it is about a kubelet, and so about a node that is drained.
     pub fn is_of_kubelet(&self) -> bool {
         self.subject.component == Component::Kubelet

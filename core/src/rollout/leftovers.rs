@@ -4,6 +4,7 @@
 //! The invariants: nothing that runs is killed, and a node that may be half upgraded is never made schedulable; it is
 //! handed over to a person, cordoned.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::action::Action;
@@ -26,7 +27,7 @@ pub(super) fn node_of<'c>(cluster: &'c Cluster, claim: &Claim) -> Option<&'c Nod
 
 /// Whether `node` is cordoned by `claim`.
 pub(super) fn holds(claim: &Claim, node: &Node) -> bool {
-    node.cordoned_by.as_deref().is_some_and(|mark| *mark == claim.mark())
+    node.cordoned_by.as_deref().is_some_and(|mark| claim.wrote(mark))
 }
 
 /// Whether `node` is cordoned, and by none of the claims in `mine`.
@@ -139,12 +140,11 @@ pub fn deleted_unreadable(cluster: &Cluster, jobs: &Jobs, claims: &[UnreadableCl
 /// The caller makes sure that `claims` is complete. `known` says whether a claim of that name exists that cannot be
 /// read. The uncordon itself looks the claim up once more.
 pub fn orphans(cluster: &Cluster, claims: &[Claim], known: impl Fn(&str) -> bool) -> Vec<Action> {
+    let there: HashSet<(&str, &str)> = claims.iter().map(|claim| (&*claim.name, &*claim.uid)).collect();
     let marked = cluster.nodes().iter().filter_map(|node| Some((node, node.cordoned_by.clone()?)));
     marked
         .filter(|(_, mark)| match CordonMark::read(mark) {
-            Some(CordonMark::Upgrade { claim, .. }) => {
-                !known(claim) && claims.iter().all(|claim| claim.mark() != **mark)
-            }
+            Some(CordonMark::Upgrade { claim, uid }) => !known(claim) && !there.contains(&(claim, uid)),
             // A drain that a person began is theirs to end, and what nobody can read is nobody's.
             Some(CordonMark::Drain { .. }) | None => false,
         })
