@@ -66,7 +66,7 @@ impl Hands {
             Action::Release { claim, uid, resource_version, finalizers } => {
                 self.delete_claim(claim, uid, &resource_version, finalizers).await
             }
-            Action::Reread { node } => self.reread(node).await,
+            Action::Reread { node, job } => self.reread(node, job).await,
             Action::ReadAttachments => self.read_attachments().await,
             Action::ReadLeases => self.read_leases().await,
             Action::ReadGate { object } => self.read_gate(object).await,

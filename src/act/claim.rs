@@ -105,7 +105,7 @@ impl Hands {
         let line = left.map(|pod| format!("node {name} still runs {}/{}", pod.namespace, pod.name));
         Ok(line.map(|line| {
             let node = Some(Box::new(found));
-            let read = ReadNow::Node { name: Arc::clone(name), node, pods: all, version };
+            let read = ReadNow::Node { name: Arc::clone(name), node, pods: all, version, job: None };
             Outcome::NotDrained { line, read }
         }))
     }

@@ -24,4 +24,4 @@ pub use authority::{Authority, Effects, NotDone};
 pub use event::Events;
 pub use job::ATTEMPT_LABEL;
 pub(crate) use outcome::refusal;
-pub use outcome::{FIELD_MANAGER, Outcome, ReadNow};
+pub use outcome::{FIELD_MANAGER, JobNow, Outcome, ReadNow};

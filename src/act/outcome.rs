@@ -105,6 +105,8 @@ pub enum ReadNow {
         pods: Vec<lean::Pod>,
         /// The resourceVersion of the list of pods.
         version: String,
+        /// The Job that moves the node, where it was asked for.
+        job: Option<JobNow>,
     },
     /// The attached volumes as the server has them now.
     Attachments {
@@ -127,6 +129,19 @@ pub enum ReadNow {
         /// Its conditions, or why they cannot be read.
         found: GateFound,
     },
+}
+
+/// An executor's Job as the server has it now.
+#[derive(Debug)]
+pub struct JobNow {
+    /// The UID of its claim.
+    pub claim: Arc<str>,
+    /// Its name.
+    pub name: String,
+    /// It, if it is there.
+    pub found: Vec<lean::Job>,
+    /// The resourceVersion at which it was looked for.
+    pub version: String,
 }
 
 /// The state a claim goes to.

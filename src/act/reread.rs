@@ -1,4 +1,4 @@
-//! Reads of one node and its pods, of the attached volumes, and of who leads the controllers, by requests of their own.
+//! Reads of one node, its pods and its Job, of the attached volumes, and of who leads the controllers, by requests of their own.
 //!
 //! A watch may be behind, or may have lost an event, and a decision that rests on it may do harm. The invariant:
 //! nothing here changes an object.
@@ -9,19 +9,35 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::actions::{Hands, nodes};
-use super::outcome::{Outcome, ReadNow, Stop, stop};
+use super::outcome::{JobNow, Outcome, ReadNow, Stop, stop};
+use crate::api::job_name;
 use crate::observe::fold::Watched as _;
 use crate::observe::interner::Interner;
 use crate::observe::leaders::leaders;
 use crate::observe::lean;
 
 impl Hands {
-    /// The Node of that name, if there is one, and its pods.
-    pub(super) async fn reread(&self, name: Arc<str>) -> Result<Outcome, Stop> {
+    /// The Node of that name, if there is one, and its pods; and with them `job`, by the UID of its claim and the attempt.
+    pub(super) async fn reread(&self, name: Arc<str>, job: Option<(Arc<str>, u32)>) -> Result<Outcome, Stop> {
         let node = self.send(async |client| nodes(client).get_opt(&name).await).await;
         let node = node.map_err(|error| stop(&format!("read node {name}"), &error))?.map(Box::new);
         let (pods, version) = self.pods_of(&name).await?;
-        Ok(Outcome::Read(ReadNow::Node { name, node, pods, version }))
+        let job = match job {
+            Some((claim, attempt)) => Some(self.job_of(claim, attempt).await?),
+            None => None,
+        };
+        Ok(Outcome::Read(ReadNow::Node { name, node, pods, version, job }))
+    }
+
+    /// The Job of this attempt of the claim with that UID. A list of one says at which resourceVersion there was none.
+    async fn job_of(&self, claim: Arc<str>, attempt: u32) -> Result<JobNow, Stop> {
+        let (name, namespace) = (job_name(&claim, attempt), &*self.executors_namespace);
+        let only = ListParams::default().fields(&format!("metadata.name={name}"));
+        let found =
+            self.send(async |client| Api::<lean::Job>::namespaced(client, namespace).list(&only).await).await;
+        let found = found.map_err(|error| stop(&format!("read Job {namespace}/{name}"), &error))?;
+        let version = found.metadata.resource_version.unwrap_or_default();
+        Ok(JobNow { claim, name, found: found.items, version })
     }
 
     /// Every attached volume.

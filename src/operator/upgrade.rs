@@ -43,7 +43,7 @@ use self::unseen::UnseenSince;
 use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, dropped, write};
-use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome, ReadNow};
+use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, JobNow, Outcome, ReadNow};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
@@ -148,8 +148,7 @@ impl Driver<'_> {
             kept.freshness.unbroken_since = now;
         }
         let (claims, unreadable) = self.claims(kept);
-        let at_work = |node: &Arc<str>| claims.iter().any(|claim| claim.subject.node == *node);
-        kept.freshness.reread.retain(|node, _| at_work(node));
+        kept.freshness.forget(&claims);
         kept.complain(&unreadable);
         self.jobs(kept);
         let hidden: Vec<_> = inventory.leading.iter().map(|l| (l.component, l.to_string())).collect();
@@ -375,9 +374,13 @@ impl Driver<'_> {
     /// Takes in what was read.
     fn was_read(&self, kept: &mut UpgradesKept, read: ReadNow) {
         match read {
-            ReadNow::Node { name, node, pods, version } => {
+            ReadNow::Node { name, node, pods, version, job } => {
                 self.observer.reread(&name, node.map(|node| *node), pods, &version);
                 kept.freshness.reread.insert(name, self.clock.now());
+                if let Some(JobNow { claim, name, found, version }) = job {
+                    self.jobs.reread(found, &version, |seen| *seen.name == name);
+                    kept.freshness.reread_jobs.insert(claim, self.clock.now());
+                }
             }
             ReadNow::Attachments { all, version } => {
                 self.observer.reread_attachments(all, &version);

@@ -29,6 +29,8 @@ pub enum Action {
     Reread {
         /// The node's name.
         node: Arc<str>,
+        /// The Job to read with them, if one moves the node: the UID of its claim, and the attempt.
+        job: Option<(Arc<str>, u32)>,
     },
     /// Read the attached volumes by a request of their own: a node has waited for one of them for long, and the watch may
     /// have lost that it was detached.

@@ -2,8 +2,8 @@
 //!
 //! An executor changes a version; here belongs only when it is told to begin, what has to be seen before it is done,
 //! and when it has failed. The invariants: the time until the new version is *observed* is bounded, whatever an
-//! executor says; no claim fails by its deadline unless its node was read afresh after it; no Job is started after its
-//! deadline, so a finished Job that the server has cleaned up is never run again; and what was asked holds, whatever
+//! executor says; no claim fails by its deadline unless its node and its Job were read afresh after it; no Job is started
+//! after its deadline, so a finished Job that the server has cleaned up is never run again; and what was asked holds, whatever
 //! becomes of the executor meanwhile.
 
 use std::sync::Arc;
@@ -115,8 +115,9 @@ fn stands(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: &Effect)
     let what = format!("{} from {} to {}", subject.what(), subject.from, subject.to);
     let AskedExecutor { job: by_job, until } = was_asked(round, claim, since);
     let late = round.world.now >= until;
-    if late && !confirms(round, claim, until) {
-        return ExecutorState::Working(format!("{what}: its time is over, and the node is read once more"));
+    if late && !confirms(round, claim, by_job, until) {
+        let read = if by_job { "the node and the Job are read" } else { "the node is read" };
+        return ExecutorState::Working(format!("{what}: its time is over, and {read} once more"));
     }
     let seconds = until.duration_since(since).as_secs();
     if let Effect::But(waits) = seen {
@@ -137,22 +138,30 @@ fn stands(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: &Effect)
     job(round, claim, &what, since, (late.then_some(seconds), matches!(seen, Effect::All)))
 }
 
-/// Whether the node of `claim` was read after its deadline `until`, and long enough after the last gap in what is seen.
-/// If not, this asks for a read now, or for another decision at the time when a read is of use.
-fn confirms(round: &mut Round<'_>, claim: &Claim, until: Timestamp) -> bool {
+/// Whether the node of `claim`, and its Job where it goes `by_job`, were read after its deadline `until`, and long enough after
+/// the last gap in what is seen. If not, this asks for a read now, or for another decision at the time when a read is of use.
+fn confirms(round: &mut Round<'_>, claim: &Claim, by_job: bool, until: Timestamp) -> bool {
     let (world, node) = (round.world, &claim.subject.node);
     let told = until.max(after(world.freshness.unbroken_since, TELL_AGAIN));
     if world.now < told {
         round.wake(told);
         return false;
     }
+    let read =
+        if by_job { world.freshness.reread_jobs.get(&claim.uid) } else { world.freshness.reread.get(node) };
     // Where no Node is visible there is none to read; an apiserver is asked all the time.
-    let no_node = world.cluster.node(node).is_none();
-    let confirmed = no_node || world.freshness.reread.get(node).is_some_and(|at| *at >= told);
+    let nothing = !by_job && world.cluster.node(node).is_none();
+    let confirmed = nothing || read.is_some_and(|at| *at >= told);
     if !confirmed {
-        round.actions.push(Action::Reread { node: node.clone() });
+        round.actions.push(reread(claim, by_job));
     }
     confirmed
+}
+
+/// Reads the node of `claim` and its pods afresh, and with them its Job where it goes `by_job`.
+fn reread(claim: &Claim, by_job: bool) -> Action {
+    let job = by_job.then(|| (claim.uid.clone(), claim.attempt));
+    Action::Reread { node: claim.subject.node.clone(), job }
 }
 
 /// Drives and reads the Job of `claim`. `late` is the deadline in seconds, if it is over; `all` is whether everything
@@ -173,8 +182,14 @@ fn job(
     };
     match (made, refused) {
         (Some(JobState::Failed(message)), _) => {
-            let said = last_words(round, claim).map(|said| format!("; its pod {said}")).unwrap_or_default();
-            ExecutorState::Failed(format!("its Job failed: {message}{said}"))
+            let said = last_words(round, claim).map(|said| format!("; its pod {said}"));
+            // The watch of the pods may be behind that of the Jobs.
+            let read = round.world.freshness.reread_jobs.get(&claim.uid);
+            if said.is_none() && read.is_none_or(|at| *at < since) {
+                round.actions.push(reread(claim, true));
+                return ExecutorState::Working("its Job failed; what its pod said is read".to_owned());
+            }
+            ExecutorState::Failed(format!("its Job failed: {message}{}", said.unwrap_or_default()))
         }
         (Some(JobState::Complete), _) => too_late("its Job is complete").map_or_else(
             || ExecutorState::Working(format!("its Job is complete; waits to observe {what}")),

@@ -291,7 +291,7 @@ fn hand_over(round: &mut Round<'_>, claim: &Claim, node: &Node, empties: bool) {
 
 /// Has the pods of a node read by a request of their own, before something is done because of `why`.
 fn reads_again(round: &mut Round<'_>, name: &Arc<str>, why: &str) {
-    round.actions.push(Action::Reread { node: name.clone() });
+    round.actions.push(Action::Reread { node: name.clone(), job: None });
     round.works(WaitReason::ReadingAgain, format!("{name}: {why}; its pods are read once more"));
 }
 

@@ -25,6 +25,8 @@ pub struct Freshness {
     pub unbroken_since: Timestamp,
     /// When a node and its pods were last read by a request of their own, by the node's name.
     pub reread: BTreeMap<Arc<str>, Timestamp>,
+    /// When a Job was last read so, with its node and the pods of that, by the UID of its claim.
+    pub reread_jobs: BTreeMap<Arc<str>, Timestamp>,
     /// When the attached volumes were last read by a request of their own.
     pub attachments: Timestamp,
     /// When controllers renewed their leases.
@@ -35,6 +37,14 @@ pub struct Freshness {
     pub blocked: Since<Arc<str>>,
     /// Since when nodes at which an upgrade would halt cannot be drained, by their UIDs.
     pub undrainable: Since<Arc<str>>,
+}
+
+impl Freshness {
+    /// Forgets when nodes and Jobs were read that none of `claims`, which are all there are, is about.
+    pub fn forget(&mut self, claims: &[Claim]) {
+        self.reread.retain(|node, _| claims.iter().any(|claim| claim.subject.node == *node));
+        self.reread_jobs.retain(|uid, _| claims.iter().any(|claim| claim.uid == *uid));
+    }
 }
 
 /// Everything a decision is made from.

@@ -6,6 +6,7 @@
 //! events are the usual upgrade's (`campaigns.rs`). What clocks, machines and people do comes at 40 moments.
 
 use evenkeel_sim::faults::Call;
+use serde_json::Value;
 
 use super::super::campaign::is_long;
 use super::attacks::{Attacked, Script, clocks, machines, people, spread, steps, to_jobs};
@@ -108,11 +109,30 @@ const FAILING_PLANE: [&str; 5] = [
     "at 0 jobs; at 0 deadline 60; at 0 image missing",
 ];
 
+/// A watch loses that a Job was made, or that it has ended: it is read once more before anything fails by its deadline.
+#[test]
+fn jobs_that_end_unseen_are_read_at_their_deadline() {
+    let lost = |nth: usize| format!("at 0 jobs; at 0 deadline 60; told evenkeel-a jobs.batch {nth} drop");
+    let scripts = (3..80).step_by(if is_long() { 1 } else { 12 }).map(|nth| (1, steps(&lost(nth))));
+    campaign("upgrade: Jobs end unseen", scripts.collect());
+}
+
+/// A node that failed is avoided if it waited for others before, which a death of the leader may be the reason for.
+fn whenever_it_failed(end: &Value) -> Value {
+    let mut end = plain(end);
+    let claims = end["claims"].as_object().cloned().unwrap_or_default();
+    let failed = claims.iter().filter(|(_, state)| **state == "Failed");
+    for node in failed.filter_map(|(claim, _)| claim.strip_prefix("up.kubelet.")) {
+        end["nodes"][node]["avoided"] = Value::Null;
+    }
+    end
+}
+
 #[test]
 fn executors_of_a_worker_that_fail_or_lie_meet_deaths() {
     for begins in FAILING {
         let scripts = deaths(&Attacked::of(steps(begins)));
-        campaign_by(&format!("upgrade: a failing executor, {begins}"), scripts, plain);
+        campaign_by(&format!("upgrade: a failing executor, {begins}"), scripts, whenever_it_failed);
     }
 }
 

@@ -409,8 +409,9 @@ impl Toy {
                 let leaders = self.leaders.as_deref().unwrap_or(self.cluster.leaders());
                 self.freshness.renewals.were_read(leaders, now);
             }
-            Action::Reread { node } => {
+            Action::Reread { node, job } => {
                 self.log.push(format!("Reread {node}"));
+                self.freshness.reread_jobs.extend(job.map(|(claim, _)| (claim, now)));
                 self.freshness.reread.insert(node, now);
             }
             _ => unreachable!("{action:?} is a write"),
@@ -461,8 +462,7 @@ impl Toy {
             if let Some(job) = job.filter(|job| **job == JobState::Running && !self.goes_on) {
                 *job = JobState::Complete;
             }
-            let version = (self.comes_as)(claim.subject.component, &claim.subject.to);
-            let version = Observed::Known(version);
+            let version = Observed::Known((self.comes_as)(claim.subject.component, &claim.subject.to));
             if claim.subject.component == Component::Kubelet {
                 let done = |i: &Instance| {
                     let deployed = i.component == Component::CloudControllerManager && i.reach == Reach::Any;

@@ -230,7 +230,11 @@ fn no_claim_fails_by_its_deadline_before_its_node_was_read_afresh() {
     toy.pass(5);
     let decision = toy.decided();
     assert!(decision.actions.iter().all(|action| !matches!(action, Action::Record { .. })));
-    assert!(decision.actions.contains(&Action::Reread { node: "n-1".into() }), "{:?}", decision.actions);
+    assert!(
+        decision.actions.contains(&Action::Reread { node: "n-1".into(), job: None }),
+        "{:?}",
+        decision.actions
+    );
     // The read finds what the watch has lost: the executor did its work.
     let mut found = nearly_late();
     found.pass(5);

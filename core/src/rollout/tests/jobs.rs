@@ -6,7 +6,7 @@ use super::cluster::Toy;
 use crate::cluster::{Owner, Pod, Traits};
 use crate::fixture::{at, pod};
 use crate::rollout::leftovers::KEPT_UPGRADED;
-use crate::rollout::{JobState, UpgradePhase, WaitReason};
+use crate::rollout::{Action, ClaimState, JobState, UpgradePhase, WaitReason};
 use crate::upgrade::{Amount, Executor};
 use crate::version::Observed;
 use jiff::SignedDuration;
@@ -273,4 +273,24 @@ fn a_node_is_not_given_back_while_its_job_runs() {
     assert!(toy.cluster.node("n-2").unwrap().unschedulable, "{:?}", toy.log);
     toy.jobs.made.values_mut().for_each(|job| *job = JobState::Complete);
     toy.run_until(5, |toy| toy.kubelets("Upgraded") == 2);
+}
+
+/// A watch may have lost that it ended.
+#[test]
+fn no_claim_fails_by_its_deadline_before_its_job_was_read_afresh() {
+    let mut toy = with_job(1);
+    toy.goes_on = true;
+    toy.run_until(600, |toy| toy.kubelets("Upgrading") == 1);
+    toy.pass(301);
+    let uid = toy.claims.iter().find(|claim| claim.is_of_kubelet()).unwrap().uid.clone();
+    let read = Action::Reread { node: "n-1".into(), job: Some((uid.clone(), 1)) };
+    assert!(toy.decided().actions.contains(&read), "{:?}", toy.decided().actions);
+    // The node alone does not say how its Job stands.
+    toy.freshness.reread.insert("n-1".into(), at(toy.seconds));
+    let decision = toy.decided();
+    assert!(decision.actions.contains(&read), "{:?}", decision.actions);
+    assert!(decision.actions.iter().all(|action| !matches!(action, Action::Record { .. })));
+    toy.freshness.reread_jobs.insert(uid, at(toy.seconds));
+    let fails = |action: &Action| matches!(action, Action::Record { state: ClaimState::Failed { .. }, .. });
+    assert!(toy.decided().actions.iter().any(fails), "{:?}", toy.decided().actions);
 }
