@@ -9,7 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::absence::{Away, lost_at};
 use super::action::Action;
 use super::claim::{Claim, ClaimState, Subject};
-use super::leftovers::is_cordoned_by_others;
+use super::kubelet::kubelet_lacks;
+use super::leftovers::{is_cordoned_by_others, node_of};
 use super::round::{Round, after, gone_at};
 use super::static_pods::unready_statics;
 use super::waiting::{WaitReason, Waiting};
@@ -29,9 +30,18 @@ pub(super) fn settles(claim: &Claim) -> Option<Timestamp> {
 }
 
 /// Until when the static pods of a control-plane node have time to come back whose kubelet was replaced; `None` where
-/// they had it.
-pub(super) fn static_pods_settle(mine: &[&Claim], now: Timestamp) -> Option<Timestamp> {
-    mine.iter().filter_map(|claim| settles(claim)).max().filter(|until| now < *until)
+/// they had it. One that is observed for the first time in this decision counts already.
+pub(super) fn static_pods_settle(cluster: &Cluster, mine: &[&Claim], now: Timestamp) -> Option<Timestamp> {
+    let is_new = |claim: &Claim| match &claim.state {
+        ClaimState::Upgrading { before, observed: None, .. } if claim.is_of_kubelet() => {
+            let node = node_of(cluster, claim).filter(|node| node.goes_alone());
+            node.is_some_and(|node| kubelet_lacks(node, claim, before).is_none())
+        }
+        _ => false,
+    };
+    let until =
+        |claim: &&Claim| settles(claim).or_else(|| is_new(claim).then(|| after(now, STATIC_PODS_SETTLE)));
+    mine.iter().filter_map(until).max().filter(|until| now < *until)
 }
 
 /// The stage that people are told: none goes back because static pods are away that a later one restarts.

@@ -83,7 +83,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         mine: &mine,
         begun: begun(&mine, progress.started),
         stepped: last_step(cluster, &mine, &progress.soaks, world.now),
-        static_pods_until: static_pods_settle(&mine, world.now),
+        static_pods_until: static_pods_settle(cluster, &mine, world.now),
         tried: Tried::All,
         selected,
         stage,

@@ -31,6 +31,7 @@ mod halt;
 mod hold_reason;
 mod hop;
 mod jobs;
+mod kubelet;
 mod leftovers;
 mod next_nodes;
 mod nodes;

@@ -15,6 +15,7 @@ use super::controllers::{counts_from, idle};
 use super::executor::{Effect, ExecutorState, asked, deadline, drive, works_still};
 use super::gate::{may_still_begin, takes_back};
 use super::group::has_place;
+use super::kubelet::{heartbeat, kubelet_lacks};
 use super::leftovers::{at_target, goes_with, holds, node_of, settle};
 use super::round::{Round, after, record, release};
 use super::static_pods::{is_static, static_pods, statics_lack};
@@ -92,7 +93,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
                 return takes_back(round, claim, wait);
             }
             // Whatever is away since it was claimed; what it waits for is told when it is its turn again.
-            if !has_place(round, node) || others_lack(round, node).is_some() {
+            if !has_place(round, node) || others_lack(round, node).is_some() || control_plane_is_away(round) {
                 return round.actions.push(release(claim));
             }
             round.actions.push(Action::Cordon { node: node.reference(), mark: claim.mark() });
@@ -377,26 +378,6 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
             round.blocks(WaitReason::NODE_FAILED, format!("{}: {why}", node.name));
         }
     }
-}
-
-/// What the kubelet of `node` lacks, in words that follow its name; `None` where it is observed as `claim` wants it, in
-/// another process than `before`.
-fn kubelet_lacks(node: &Node, claim: &Claim, before: &Before) -> Option<String> {
-    if !node.ready {
-        Some("is not Ready".to_owned())
-    } else if !at_target(node, claim) {
-        let still = if node.kubelet.to_string() == claim.subject.from { " still" } else { "" };
-        Some(format!("is at {}{still}", node.kubelet))
-    } else if heartbeat(node) == before.incarnation {
-        Some("was not seen to restart".to_owned())
-    } else {
-        None
-    }
-}
-
-/// What changes when the kubelet of `node` reports again.
-pub(super) fn heartbeat(node: &Node) -> std::sync::Arc<str> {
-    node.heartbeat.map_or_else(|| "".into(), |at| at.to_string().into())
 }
 
 /// The `DaemonSet` of `pod` as `namespace/name`, if one made it.

@@ -6,8 +6,9 @@ use jiff::SignedDuration;
 use super::cluster::Toy;
 use super::scheduler_upgraded;
 use crate::cluster::{Component, Node, Pod};
-use crate::fixture::{node, pod};
-use crate::rollout::{Claim, ClaimState, UpgradePhase};
+use crate::fixture::{at, node, pod};
+use crate::rollout::{Action, Claim, ClaimState, UpgradePhase};
+use crate::version::Observed;
 
 #[test]
 fn control_plane_nodes_go_one_at_a_time_whatever_their_group_allows() {
@@ -223,4 +224,37 @@ fn members_of_etcd_without_a_control_plane_go_one_at_a_time_and_are_not_spare() 
     toy.cluster.set_pod(Pod { mirror: true, ready: false, owner: None, ..pod("etcd", 1, "a-2") });
     (0..200).for_each(|_| toy.tick());
     assert_eq!((toy.kubelets("Upgraded"), members(&toy)), (1, 0), "{:?}", toy.log);
+}
+
+/// As after a crash between the two: its static pods go a moment later.
+#[test]
+fn a_claimed_worker_is_given_back_when_static_pods_are_about_to_go() {
+    let mut toy = Toy::new(2, 2);
+    toy.cluster.set_node(Node { control_plane: true, ..node("cp-1", "v1.36.4") });
+    toy.run_until(300, |toy| toy.claims.iter().any(Claim::is_of_kubelet));
+    toy.broken = Some("cp-1".to_owned());
+    let of_plane = |claim: &&Claim| claim.is_of_kubelet() && *claim.subject.node == *"cp-1";
+    let works = |claim: &Claim| matches!(claim.state, ClaimState::Upgrading { .. });
+    toy.run_until(300, |toy| toy.claims.iter().find(of_plane).is_some_and(works));
+    let mut claimed = toy.claims.iter().find(of_plane).unwrap().clone();
+    (claimed.name, claimed.uid) = ("up.kubelet.a-1".into(), "uid-of-a-1".into());
+    toy.cluster.set_node(node("a-1", "v1.36.4"));
+    (claimed.subject.node, claimed.subject.node_uid) = ("a-1".into(), "uid-a-1".into());
+    claimed.state = ClaimState::Claimed;
+    toy.claims.push(claimed);
+    toy.claims.sort_by(|a, b| a.name.cmp(&b.name));
+    let cordons = |toy: &Toy| {
+        let mut actions = toy.decided().actions.into_iter();
+        actions.any(|action| matches!(action, Action::Cordon { node, .. } if *node.name == *"a-1"))
+    };
+    assert!(cordons(&toy), "{:?}", toy.decided().actions);
+    let now = at(toy.seconds);
+    toy.cluster.change_node("cp-1", |node| {
+        (node.kubelet, node.heartbeat) = (Observed::from_report("v1.37.1"), Some(now));
+    });
+    let actions = toy.decided().actions;
+    assert!(!cordons(&toy), "{actions:?}");
+    let goes =
+        |action: &Action| matches!(action, Action::Release { claim, .. } if **claim == *"up.kubelet.a-1");
+    assert!(actions.iter().any(goes), "{actions:?}");
 }
