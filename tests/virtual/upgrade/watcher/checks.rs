@@ -231,7 +231,7 @@ impl Watcher {
         let members: Vec<(&String, &Node)> = self.nodes.iter().filter(|(_, node)| here(node)).collect();
         let busy = |name: &str, node: &Node| {
             let mut claims = self.claims.values();
-            claims.any(|of| of.of_kubelet() && of.node == name && of.node_uid == node.uid && of.in_flight())
+            claims.any(|of| of.of_kubelet() && of.node == name && of.node_uid == node.uid && of.takes_place())
         };
         let limit = group.limit(members.len());
         let out = |(of, node): &&(&String, &Node)| {

@@ -281,9 +281,15 @@ impl Claim {
         minor(&self.from).is_some() && minor(&self.from) == minor(&self.to)
     }
 
-    /// It takes a place in its group's budget.
+    /// It is under way.
     pub fn in_flight(&self) -> bool {
         matches!(self.state.as_str(), "Claimed" | "Draining" | "Upgrading")
+    }
+
+    /// It takes a place in its group's budget. One that was given up before its node was cordoned takes none: a write that
+    /// arrives late makes one claim too many, and the operator gives that up and goes on with the others.
+    pub fn takes_place(&self) -> bool {
+        self.in_flight() && !(self.leaving && self.state == "Claimed")
     }
 }
 
