@@ -400,8 +400,7 @@ fn labelled(key: &str, value: &str) -> Selector {
 
 /// The claim of a node that is done.
 fn upgraded(node: &Node, target: &KubeVersion) -> Claim {
-    let drains = claim(&mut node.clone(), target);
-    Claim { state: ClaimState::Upgraded { at: at(20) }, message: "upgraded".to_owned(), ..drains }
+    Claim { state: ClaimState::Upgraded { at: at(20) }, ..claim(&mut node.clone(), target) }
 }
 
 /// The claim of a node that drains, and the node as the cordon left it.

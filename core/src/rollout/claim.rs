@@ -226,7 +226,7 @@ impl Claim {
     }
 
     /// Whether `text` is the value of the cordon annotation of this claim.
-    pub fn wrote(&self, text: &str) -> bool {
+    pub fn is_mark(&self, text: &str) -> bool {
         let uid = text.strip_prefix(&*self.name).and_then(|rest| rest.strip_prefix('/'));
         uid == Some(&*self.uid)
     }

@@ -43,7 +43,7 @@ pub(super) fn last_step(
     // A time that lies ahead was written before somebody set a clock back, and says nothing.
     let later = |last: Option<Timestamp>, at: Timestamp| at <= now && last.is_none_or(|last| last < at);
     let last_of = |last: Option<Timestamp>, claim: &&Claim| match claim.state {
-        // Of thousands of nodes the latest few are looked up.
+        // A node is looked up only where its claim may be the last: there may be hundreds.
         ClaimState::Upgraded { at } => {
             if later(last, at) && is_step(cluster, claim) {
                 Some(at)

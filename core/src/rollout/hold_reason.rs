@@ -132,7 +132,7 @@ pub(super) fn why_held(
     target: &KubeVersion,
     silent: bool,
 ) -> Option<Hold> {
-    let ours = node.cordoned_by.as_deref().is_some_and(|mark| claim.is_some_and(|claim| claim.wrote(mark)));
+    let ours = node.cordoned_by.as_deref().is_some_and(|mark| claim.is_some_and(|claim| claim.is_mark(mark)));
     if let Some(unreadable) = unreadable {
         return Some(Hold::Unreadable(unreadable.why.clone()));
     }

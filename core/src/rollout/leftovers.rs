@@ -27,7 +27,7 @@ pub(super) fn node_of<'c>(cluster: &'c Cluster, claim: &Claim) -> Option<&'c Nod
 
 /// Whether `node` is cordoned by `claim`.
 pub(super) fn holds(claim: &Claim, node: &Node) -> bool {
-    node.cordoned_by.as_deref().is_some_and(|mark| claim.wrote(mark))
+    node.cordoned_by.as_deref().is_some_and(|mark| claim.is_mark(mark))
 }
 
 /// Whether `node` is cordoned, and by none of the claims in `mine`.
