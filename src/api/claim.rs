@@ -226,7 +226,7 @@ pub struct BadClaim {
 }
 
 /// What a person can do about a claim that cannot be read.
-const DELETE_IT: &str = "delete it to have it made anew: a node that it cordoned stays cordoned";
+const DELETE_IT: &str = "delete the NodeUpgrade to have it made anew: a node that it cordoned stays cordoned";
 
 /// Those of `finalizers` that are not ours.
 fn finalizers_of_others(finalizers: &[String]) -> Vec<Arc<str>> {

@@ -114,9 +114,10 @@ impl UpgradeRow {
         self.waiting_for.iter().filter(move |of| !self.says(&of.message) && !of_out(of))
     }
 
-    /// Whether condition Ready says `line`, alone or with what it means for the upgrade.
+    /// Whether condition Ready says `line`, alone or with what it means for the upgrade. The line of node `p-1` is not that
+    /// of `cp-1`.
     fn says(&self, line: &str) -> bool {
-        self.message.contains(line)
+        format!(" {} ", self.message).contains(&format!(" {line} "))
     }
 
     /// What it waits for and which nodes are out, one line each, without what condition Ready says already.
