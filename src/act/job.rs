@@ -128,9 +128,7 @@ fn manifest(
             "name": name,
             "labels": labels,
             "annotations": { "evenkeel.dev/node-upgrade-name": claim },
-            "ownerReferences": [{
-                "apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade", "name": claim, "uid": uid,
-            }],
+            "ownerReferences": owners(subject),
         },
         "spec": {
             "backoffLimit": 2,
@@ -140,6 +138,16 @@ fn manifest(
             "template": template,
         },
     })
+}
+
+/// Whom the Job goes with: its Node. Whoever deletes a NodeUpgrade in the foreground, as Argo CD does when it prunes, would
+/// have the server kill what the NodeUpgrade owns at once, and a half upgraded node is worse than a Job that is kept.
+fn owners(subject: &Subject) -> Value {
+    let Subject { node, node_uid, .. } = subject;
+    if node_uid.is_empty() {
+        return json!([]);
+    }
+    json!([{ "apiVersion": "v1", "kind": "Node", "name": &**node, "uid": &**node_uid }])
 }
 
 /// The object at `key`, made when it is missing or no object.
@@ -219,6 +227,11 @@ mod tests {
         assert_eq!(pod["spec"]["containers"][0]["terminationMessagePolicy"], "FallbackToLogsOnError");
         assert_eq!(pod["spec"]["initContainers"][0]["terminationMessagePolicy"], "File", "as it is written");
         assert_eq!(job["spec"]["podReplacementPolicy"], "Failed");
+        let owner = json!([{ "apiVersion": "v1", "kind": "Node", "name": "n-1", "uid": "u" }]);
+        assert_eq!(
+            job["metadata"]["ownerReferences"], owner,
+            "it ends with its Node, and not with its claim"
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What becomes of claims whose upgrade is over, deleted or unknown, or that nobody can read, and of the nodes that
 //! they hold.
 //!
-//! The invariants: nothing that runs is killed, and a node that may be half upgraded is never made schedulable; it is
-//! handed over to a person, cordoned.
+//! The invariants: no claim goes while its executor's Job runs, unless its Node is gone, with which the Job ends; and a node
+//! that may be half upgraded is never made schedulable: it is handed over to a person, cordoned.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) fn settle(cluster: &Cluster, claim: &Claim) -> Action {
     }
 }
 
-/// Whether the executor's Job of `claim` still runs. The claim owns it, so that the server would kill it with the claim.
+/// Whether the executor's Job of `claim` still runs. While it does, the claim says whose it is and keeps its node.
 fn job_runs(jobs: &Jobs, claim: &Claim) -> bool {
     jobs.of(claim) == Some(&JobState::Running)
 }
@@ -85,7 +85,7 @@ pub(super) fn forget(round: &mut Round<'_>) {
     let mut finished: Vec<_> = round
         .mine
         .iter()
-        // The server would kill what still runs with its claim.
+        // A Job that still runs has its claim to say whose it is.
         .filter(|claim| claim.is_of_kubelet() && done(claim) && !job_runs(round.world.jobs, claim))
         .filter_map(|claim| match claim.state {
             ClaimState::Upgraded { at } => Some((at, *claim)),

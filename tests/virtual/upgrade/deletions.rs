@@ -12,6 +12,8 @@ fn deeds(millis: u64, component: &str, node: &str) -> Vec<Vec<Step>> {
         vec![at(millis, &format!("delete-claim {component} {node}"))],
         vec![at(millis, "delete-upgrade up")],
         vec![at(millis, "delete-upgrade up"), again],
+        vec![at(millis, &format!("delete-claim {component} {node} foreground"))],
+        vec![at(millis, "delete-upgrade up foreground")],
     ]
 }
 

@@ -145,7 +145,36 @@ fn a_job_that_somebody_deletes_is_made_again() {
     }
 }
 
-/// The claim owns the Job, so that the server would kill it with the claim.
+/// Argo CD's prune deletes in the foreground: first what the object owns, and only then the object.
+#[test]
+fn a_deletion_in_the_foreground_kills_no_executor() {
+    let usual = ends("at 0 jobs");
+    let works = |turn: &&super::Turn| turn.claim == "up.kubelet.main-1" && turn.state == "Upgrading";
+    let millis = usual.turns.iter().find(works).unwrap().at.as_millis() + 2000;
+    for deleted in ["delete-claim kubelet main-1", "delete-upgrade up"] {
+        let run = ends(&format!("at 0 jobs; at {millis} {deleted} foreground"));
+        let is_job = |call: &&Call| call.verb == "create" && call.resource == "jobs.batch";
+        let body = |call: &Call| serde_json::from_slice::<Value>(&call.body).unwrap();
+        let made: Vec<String> = run
+            .calls
+            .iter()
+            .filter(is_job)
+            .map(body)
+            .map(|job| job["metadata"]["name"].to_string())
+            .collect();
+        let of_node = made.iter().filter(|name| made.iter().filter(|other| other == name).count() > 1);
+        assert_eq!(
+            of_node.filter(|name| !name.contains("dry-run")).count(),
+            0,
+            "{deleted}: made again: {made:?}"
+        );
+        let killed = |call: &&Call| call.verb == "delete" && call.resource == "jobs.batch";
+        assert_eq!(run.calls.iter().filter(killed).count(), 0, "{deleted}");
+        assert_eq!(run.end["nodes"]["main-1"]["cordoned"], false, "{deleted}");
+    }
+}
+
+/// Whose the Job is, its claim says.
 #[test]
 fn a_failed_claim_that_is_deleted_goes_when_its_job_has_ended() {
     let hangs = "at 0 jobs; at 0 deadline 60; at 0 executor kubelet/main-3 hang";

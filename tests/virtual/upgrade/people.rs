@@ -39,10 +39,6 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
         ["uninstall", name] => _ = kube.delete(&format!("{CHANGERS}/{name}")).await,
         ["suspend", name] => _ = kube.merge(&up(name), &json!({"spec": {"suspend": true}})).await,
         ["resume", name] => _ = kube.merge(&up(name), &json!({"spec": {"suspend": false}})).await,
-        ["delete-upgrade", name] => _ = kube.delete(&up(name)).await,
-        ["delete-claim", component, node] => {
-            delete_claim(cluster, kube, component, node).await;
-        }
         ["delete-jobs"] => {
             let jobs = format!("/apis/batch/v1/namespaces/{EXECUTORS}/jobs");
             for job in kube.list(&jobs).await {
@@ -97,19 +93,24 @@ pub async fn happens(cluster: &Cluster, kube: &Kube, setting: &Setting, deed: &s
     }
 }
 
-/// Deletes the claim of `component` on `node`, which may be named by its address.
-async fn delete_claim(cluster: &Cluster, kube: &Kube, component: &str, node: &str) {
+/// What is asked of the server besides a deletion: `foreground` deletes first what the object owns, as Argo CD's prune does.
+fn asked_to(how: &[&str]) -> &'static str {
+    if how.contains(&"foreground") { "?propagationPolicy=Foreground" } else { "" }
+}
+
+/// Deletes the claim of `component` on `node`, which may be named by its address, and asks the server for `more` then.
+async fn delete_claim(cluster: &Cluster, kube: &Kube, component: &str, node: &str, more: &str) {
     let all = kube.list(CLAIMS).await;
     let is = |claim: &&Value| {
         let place = claim["spec"]["nodeName"].as_str().unwrap_or_default();
         claim["spec"]["component"] == component && host(cluster.control_plane(), place) == node
     };
     if let Some(name) = all.iter().find(is).and_then(|claim| claim["metadata"]["name"].as_str()) {
-        _ = kube.delete(&format!("{CLAIMS}/{name}")).await;
+        _ = kube.delete(&format!("{CLAIMS}/{name}{more}")).await;
     }
 }
 
-/// Does what `words` say of executors, approvals, gates that open later, controllers, webhooks and pods that would be
+/// Does what `words` say of executors, deletions, approvals, gates that open later, controllers, webhooks and pods that would be
 /// lost, or what is done to any cluster.
 async fn asked(cluster: &Cluster, kube: &Kube, setting: &Setting, words: &[&str]) {
     match words {
@@ -121,6 +122,12 @@ async fn asked(cluster: &Cluster, kube: &Kube, setting: &Setting, words: &[&str]
         }
         ["approves", name, seconds] => {
             approves(kube, &format!("{UPGRADES}/{name}"), seconds.parse().unwrap());
+        }
+        ["delete-upgrade", name, how @ ..] => {
+            _ = kube.delete(&format!("{UPGRADES}/{name}{}", asked_to(how))).await;
+        }
+        ["delete-claim", component, node, how @ ..] => {
+            delete_claim(cluster, kube, component, node, asked_to(how)).await;
         }
         ["gate", what, "after", seconds] => {
             let (kube, what, time) = (kube.clone(), (*what).to_owned(), seconds.parse().unwrap());
