@@ -1,15 +1,15 @@
 //! Which control-plane components were seen, and which of them are missing now.
 //!
 //! A component that is gone for a moment, as a static pod is while it is replaced, is not done: absence is no progress.
-//! The invariant: the place of a component is forgotten only when its Node is gone, or when others have taken it. What
-//! may be made anew anywhere has one place, wherever it runs. Hosts that are no Nodes have as many places as there were
-//! at the beginning: the old component and the new one may be seen together for a while, and afterwards one of them is
-//! enough.
+//! The invariant: a component that runs on a Node is expected there until the Node is gone, however many more join. One
+//! that may be made anew on any node is expected once, wherever it runs then. On hosts that are no Nodes as many are
+//! expected as there were at the beginning: the old one and the new one may be seen together for a while, and afterwards
+//! one of them is enough.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, Component, Instance, Pod};
+use crate::cluster::{Cluster, Component, Evidence, Instance, Pod};
 use crate::plan::Stage;
 use crate::upgrade::ComponentPlace;
 
@@ -24,9 +24,13 @@ fn place_of(cluster: &Cluster, instance: &Instance) -> ComponentPlace {
     ComponentPlace { component: instance.component, name: Arc::clone(name), node_uid }
 }
 
-/// Whether `instance` may be made anew on any node: its pod is a Deployment's, or the like. A static pod, a DaemonSet's and
-/// a process of its host come back where they were.
+/// Whether `instance` may be made anew on any node: its pod is a Deployment's, or the like; or it is known by its lease alone,
+/// which another process may take over. A static pod, a DaemonSet's and a process of its host come back where they were.
 fn roams(cluster: &Cluster, instance: &Instance) -> bool {
+    // Of several processes only the one that leads is seen so.
+    if instance.evidence == Evidence::Candidate {
+        return true;
+    }
     let mut pods = instance.node.iter().flat_map(|node| cluster.pods_on(node));
     let is_made_anew = |pod: &Pod| pod.owner.as_ref().is_some_and(|owner| *owner.kind != *"DaemonSet");
     let is_its_own = |pod: &Pod| pod.name == instance.name && !pod.mirror;
@@ -71,12 +75,14 @@ fn missing_of(cluster: &Cluster, before: &[&ComponentPlace], here: &Here) -> Vec
     };
     let left: Vec<&ComponentPlace> = before.iter().copied().filter(|place| !node_is_gone(place)).collect();
     // Where nothing is bound to its node any more, one is enough.
-    let roam = !here.is_empty() && here.values().all(|roams| *roams);
-    let enough = if roam { left.len().min(1) } else { left.len() };
-    if here.len() >= enough {
+    if !here.is_empty() && here.values().all(|roams| *roams) {
         return Vec::new();
     }
-    left.into_iter().filter(|place| !there(place)).cloned().collect()
+    let all: Vec<&ComponentPlace> = left.iter().copied().filter(|place| !there(place)).collect();
+    let on_nodes: Vec<&ComponentPlace> =
+        all.iter().copied().filter(|place| !place.node_uid.is_empty()).collect();
+    let others_are_enough = here.len() + on_nodes.len() >= left.len();
+    (if others_are_enough { on_nodes } else { all }).into_iter().cloned().collect()
 }
 
 /// The places of `here` to expect a component at, of which those `before` were expected.
@@ -135,6 +141,32 @@ mod tests {
         let seen = places(&with_node);
         let (after, missing) = follow(&without("cp-2"), &seen, true);
         assert!(missing.is_empty() && after.len() == 3, "{missing:?}");
+    }
+
+    /// Else workers would be upgraded while a kube-apiserver of the old version is only away.
+    #[test]
+    fn a_node_that_joins_takes_the_place_of_none_that_is_there() {
+        let mut whole = cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &[]);
+        for name in ["cp-1", "cp-2"] {
+            whole.set_node(node(name, "v1.36.4"));
+        }
+        let on_nodes = |cluster: &Cluster| {
+            let of = |of: &Instance| Instance { node: Some(of.name.clone()), ..of.clone() };
+            cluster.instances().iter().map(of).collect::<Vec<_>>()
+        };
+        whole.set_instances(on_nodes(&whole));
+        let seen = places(&whole);
+        let mut joined = whole.clone();
+        let stays = |of: &&Instance| !(of.component == Component::KubeApiserver && *of.name == *"cp-2");
+        joined.set_instances(whole.instances().iter().filter(stays).cloned().collect());
+        joined.set_node(node("cp-4", "v1.37.1"));
+        let fourth = instance(Component::KubeApiserver, "cp-4", "v1.37.1");
+        joined.add_instance(Instance { node: Some("cp-4".into()), ..fourth });
+        let (after, missing) = follow(&joined, &seen, true);
+        assert_eq!((after.len(), names(&missing)), (5, vec!["kube-apiserver cp-2".to_owned()]));
+        // It is missed at the next look too.
+        let (_, missing) = follow(&joined, &after, true);
+        assert_eq!(names(&missing), ["kube-apiserver cp-2"]);
     }
 
     #[test]
