@@ -395,6 +395,8 @@ pub struct Progress {
     pub soaks: Vec<Soak>,
     /// The control-plane components that were seen, in order. One that is gone for a moment is missing, not done.
     pub seen: Vec<ComponentPlace>,
+    /// The controllers that led out of sight and were not seen since: when one falls silent nothing shows its version still.
+    pub hidden: Vec<Component>,
     /// The upgrade that is under way and has to be complete first.
     pub queued_behind: Option<Arc<str>>,
     /// Our finalizer is on the object: it cannot vanish while something of it is in flight.

@@ -44,7 +44,7 @@ use super::decoded::Decoded;
 use super::metrics::{self, Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, dropped, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, JobNow, Outcome, ReadNow};
-use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, upgrade};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, decode, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
 use crate::observe::fold::Unseen;
@@ -391,8 +391,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Writes `status` if it differs from the stored one. Returns false if a part that has to be stored before any
-    /// action (the plan, the start or end time, the observed generation) changed and was not written.
+    /// Writes `status` if it differs from the stored one. Returns false if a part that has to be stored before any action
+    /// changed and is not stored: it was not written, or the server dropped it.
     async fn tell(
         &self,
         kept: &mut UpgradesKept,
@@ -405,21 +405,12 @@ impl Driver<'_> {
             .dropped
             .get(&name)
             .is_some_and(|(version, told)| *version == object.resource_version() && *told == status);
-        if cut || object.status.as_ref() == Some(&status) {
-            return true;
-        }
-        let urgent = |s: &ClusterUpgradeStatus| {
-            (
-                s.start_time.clone(),
-                s.completion_time.clone(),
-                s.plan.as_ref().map(|p| p.hash.clone()),
-                s.observed_generation,
-                s.soaks.clone(),
-            )
-        };
-        let reason = |s: &ClusterUpgradeStatus| Some(ConditionType::Ready.of(&s.conditions)?.reason.clone());
         let before = object.status.as_ref();
-        let same = before.is_some_and(|before| urgent(before) == urgent(&status));
+        let same = before.is_some_and(|before| before.remembered() == status.remembered());
+        if cut || before == Some(&status) {
+            return same;
+        }
+        let reason = |s: &ClusterUpgradeStatus| Some(ConditionType::Ready.of(&s.conditions)?.reason.clone());
         let goes_on = before.is_some_and(|before| reason(before) == reason(&status));
         let pause = if goes_on { BETWEEN_LINES } else { BETWEEN_REASONS };
         let due = kept.status_written.get(&name).map(|at| *at + pause);
@@ -433,9 +424,11 @@ impl Driver<'_> {
             Ok(written) => {
                 kept.complaints.answered();
                 kept.announced.announce(&self.hands, before, &written, &status);
+                let stored = decode::<ClusterUpgrade>(&written).ok().and_then(|object| object.status);
+                let whole = stored.is_some_and(|stored| stored.remembered() == status.remembered());
                 note_dropped(kept, name, &written, status);
                 self.upgrades.apply_own(written);
-                return true;
+                return whole;
             }
             Err(error) => self.not_written(kept, error),
         }

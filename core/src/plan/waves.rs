@@ -49,12 +49,17 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Membe
         // Nodes that run the version when the first canary would be taken up, whoever moved them: each is as good as a
         // canary, or takes the place of one until it is ready.
         let mut there = sizes.clone();
+        let mut away = sizes.clone();
         for (member, runs) in members.iter().zip(&mut runs) {
-            let (Some(size), Some(there)) = (sizes.get_mut(member.group), there.get_mut(member.group)) else {
+            let of = member.group;
+            let (Some(size), Some(there), Some(away)) =
+                (sizes.get_mut(of), there.get_mut(of), away.get_mut(of))
+            else {
                 continue;
             };
             let at = *size;
             *size += 1;
+            *away += usize::from(!member.node.ready || member.node.unschedulable);
             let Some(version) = runs.as_mut() else { continue };
             let moves = !stays(member.node);
             if moves && places.contains(&&member.node.name) {
@@ -76,7 +81,8 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Membe
                 (node.ready, !is_spare(cluster, node), runs.release(), rank(cluster, *at))
             });
             let moving = moving.into_iter().map(|(_, node, _)| node).collect();
-            Some(of_group(at, group, (size, canaries), moving))
+            let full = *away.get(at)? >= group.max_unavailable.of(size);
+            Some(of_group(at, group, (size, canaries, full), moving))
         });
         all.push(of_groups.flatten().collect());
     }
@@ -136,20 +142,22 @@ pub fn is_empty(cluster: &Cluster, node: &Node) -> bool {
 
 /// The waves of one group of `size` nodes, of which `moving` move in this order, so many of them as canaries. Canaries
 /// are no exception to the order of zones: they are the first nodes of the first zone, and of the next ones where it
-/// has too few.
+/// has too few. Where the group is `full` of nodes that are away, those of them that move come before all zones: nothing else
+/// could begin.
 fn of_group(
     at: usize,
     group: &NodeGroup,
-    (size, mut canaries): (usize, usize),
+    (size, mut canaries, full): (usize, usize, bool),
     moving: Vec<&Node>,
 ) -> Vec<Wave> {
-    let mut zones: BTreeMap<Option<&str>, Vec<&Node>> = BTreeMap::new();
+    let mut zones: BTreeMap<Option<(bool, &str)>, Vec<&Node>> = BTreeMap::new();
     for node in moving {
-        let zone = (group.zones == Zones::OneAtATime).then(|| zone(node));
+        let zone = (group.zones == Zones::OneAtATime).then(|| (full && node.ready, zone(node)));
         zones.entry(zone).or_default().push(node);
     }
     let mut waves = Vec::new();
     for (zone, mut nodes) in zones {
+        let zone = zone.map(|(_, zone)| zone);
         let rest = nodes.split_off(canaries.min(nodes.len()));
         canaries -= nodes.len();
         for (canary, nodes) in [(true, nodes), (false, rest)] {

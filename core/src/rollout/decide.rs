@@ -13,9 +13,10 @@ use super::control_plane_whole::{shown_stage, static_pods_settle};
 use super::controllers::{begun, last_step};
 use super::exceptions::excepted;
 use super::halt::halted;
+use super::hidden::{hidden_controllers, remembered, unanswered_for};
 use super::hop::CurrentHop;
 use super::jobs::Tried;
-use super::leftovers::{forget, goes_with, settle};
+use super::leftovers::{forget, goes_with, holds, node_of, settle};
 use super::presence::follow;
 use super::refusal_retries::{Withheld, withhold};
 use super::round::{Round, Selected, is_approved, release, selected};
@@ -27,9 +28,10 @@ use super::{absence, avoid, blocked, components, group, next_nodes, nodes, soak,
 use crate::cluster::{Cluster, Component, Instance};
 use crate::disruption::Budgets;
 use crate::drain::Batch;
-use crate::plan::{self, Plan, Planned, Stage, StageProgress, hidden_id};
+use crate::plan::{self, Planned, Stage, StageProgress};
 use crate::skew::kubelets_ceiling;
-use crate::upgrade::{ComponentPlace, Hidden, Progress, Upgrade};
+use crate::upgrade::{ComponentPlace, Progress, Upgrade};
+use crate::version::KubeVersion;
 
 /// What to do now, and how things stand.
 #[derive(Debug)]
@@ -48,11 +50,9 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let cluster = world.cluster;
     let mine: Vec<&Claim> = world.claims.iter().filter(|claim| claim.upgrade_uid == upgrade.uid).collect();
     let (seen, missing) = follow(cluster, &progress.seen, progress.started.is_some());
-    let from = progress.from.clone().or_else(|| plan::from_version(cluster));
-    let way = from.as_ref().map(|from| plan::on_the_way(upgrade, from, &progress.via, Some(planned.plan())));
-    let way = way.unwrap_or_default();
-    let hash = from.as_ref().map(|from| plan::hash(upgrade, from, &way));
-    let hidden = hidden(upgrade, planned.plan(), world, &missing);
+    let (from, way, hash) = what_is_approved(planned, upgrade, progress, cluster);
+    let controllers = hidden_controllers(world, progress);
+    let hidden = unanswered_for(&controllers, upgrade, planned.plan(), &missing);
     let current = CurrentHop::of(planned.plan(), progress, &mine, &missing, &hidden);
     let whole = upgrade;
     // What is wanted of this hop: the same, to its version.
@@ -66,7 +66,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     let stages = plan::progress(cluster, &members, upgrade.control_plane.unit, |of, version| {
         current.reached(of, version)
     });
-    let mut unsure: Vec<String> = hidden.iter().map(|why| unanswered(why, &current)).collect();
+    let mut unsure: Vec<String> = hidden.iter().map(|why| question(why, &current)).collect();
     unsure.extend(emulated(upgrade, cluster));
     let selected = selected(members, &mine);
     let stage = current_stage(&stages, (&mine, &selected), &missing, &unsure);
@@ -114,7 +114,9 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         next_nodes::halt(&mut round);
     }
     let away = absence::away(cluster, &missing);
-    let mut notes = RoundNotes { from, way, nodes_of_hops, approved, seen, away, ..RoundNotes::default() };
+    let hidden = remembered(&controllers, &missing);
+    let mut notes =
+        RoundNotes { from, way, nodes_of_hops, approved, seen, hidden, away, ..RoundNotes::default() };
     notes.preflight = planned.refused().to_vec();
     if stands(&round, &notes.preflight) {
         notes.blockage = blocked::blockage(&mut round, &notes.preflight);
@@ -127,6 +129,20 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     actions.extend(withheld.again);
     let again_at = [again_at, withheld.again_at].into_iter().flatten().min();
     Decision { actions, status, again_at }
+}
+
+/// Where `upgrade` comes from, the versions on its way, and the hash of both, which a person approves.
+fn what_is_approved(
+    planned: &Planned,
+    upgrade: &Upgrade,
+    progress: &Progress,
+    cluster: &Cluster,
+) -> (Option<KubeVersion>, Vec<KubeVersion>, Option<String>) {
+    let from = progress.from.clone().or_else(|| plan::from_version(cluster));
+    let way = from.as_ref().map(|from| plan::on_the_way(upgrade, from, &progress.via, Some(planned.plan())));
+    let way = way.unwrap_or_default();
+    let hash = from.as_ref().map(|from| plan::hash(upgrade, from, &way));
+    (from, way, hash)
 }
 
 /// What the round found out goes into `notes`. Returns the writes, those besides that the server refuses, and when to
@@ -212,23 +228,8 @@ fn told(
     })
 }
 
-/// The controllers whose version nothing shows and that nobody answers for, one line each. One that was seen, and is
-/// `missing`, is away: its lease outlives the pod that is being replaced.
-fn hidden(upgrade: &Upgrade, plan: &Plan, world: World<'_>, missing: &[ComponentPlace]) -> Vec<String> {
-    if upgrade.control_plane.hidden == Hidden::Accept {
-        return Vec::new();
-    }
-    let accepted = |component: &Component| {
-        let id = hidden_id(*component);
-        plan.findings.iter().any(|finding| finding.id == id && finding.accepted.is_some())
-    };
-    let away = |component: &Component| missing.iter().any(|place| place.component == *component);
-    let open = world.hidden.iter().filter(|(component, _)| !accepted(component) && !away(component));
-    open.map(|(_, why)| why.clone()).collect()
-}
-
 /// What a person is asked because of a hidden controller before `current` is done. The answer holds for every hop.
-fn unanswered(why: &str, current: &CurrentHop) -> String {
+fn question(why: &str, current: &CurrentHop) -> String {
     let rest =
         if current.last { "" } else { ", and will go to every further minor with the kube-apiservers" };
     let version = &current.version;
@@ -282,8 +283,21 @@ fn take_steps(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
         ends(round);
     } else if round.progress.completed.is_none() {
         goes_on(round, preflight, unsure);
+    } else {
+        tidies(round);
     }
     avoid::follow(round);
+}
+
+/// The upgrade is complete: a claim that somebody deletes goes, and a node that was to be given back still is.
+fn tidies(round: &mut Round<'_>) {
+    for claim in round.mine {
+        let given_back = matches!(claim.state, ClaimState::Parked { .. } | ClaimState::Upgraded { .. });
+        let left = given_back && node_of(round.world.cluster, claim).is_some_and(|node| holds(claim, node));
+        if claim.ending || left {
+            goes_with(round, claim, settle(round.world.cluster, claim));
+        }
+    }
 }
 
 /// Takes every claim a step further, those that are nearest to their end first, and opens what may be opened.

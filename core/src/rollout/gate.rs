@@ -13,7 +13,7 @@ use super::gate_object::{GateFound, GateRead};
 use super::hold_reason::OutOf;
 use super::jobs::Tried;
 use super::not_opened::{EVERY, NotOpened};
-use super::round::{Round, after, release};
+use super::round::{Round, after, gives_up};
 use super::soak::{CONTROLLERS_SETTLE, soaks};
 use super::{avoid, replaced, zones};
 use crate::cluster::{Component, Node};
@@ -70,11 +70,11 @@ pub(super) fn may_still_begin(
     gates(round)
 }
 
-/// Releases `claim`, which [`may_still_begin`] keeps from being begun because of `wait`, so that it is opened anew when it
-/// may be. Where only a gate is read again, it waits for the answer.
+/// Gives `claim` up, which [`may_still_begin`] keeps from being begun because of `wait`. Where only a gate is read again, it
+/// waits for the answer.
 pub(super) fn takes_back(round: &mut Round<'_>, claim: &Claim, wait: NotOpened) {
     if !matches!(wait, NotOpened::GateRead { .. }) {
-        round.actions.push(release(claim));
+        gives_up(round, claim);
     }
     round.hold_back(wait);
 }

@@ -6,6 +6,7 @@
 
 use jiff::Timestamp;
 
+use super::blockers::SHOWN_BLOCKERS;
 use super::claim::{Claim, ClaimState};
 use super::exceptions::acceptance;
 use super::leftovers::{at_target, holds, node_of};
@@ -13,6 +14,7 @@ use super::nodes::retried_after;
 use super::round::after;
 use crate::cluster::{Cluster, Node};
 use crate::drain::OnTimeout;
+use crate::plan::is_empty;
 use crate::upgrade::Upgrade;
 
 /// Why `upgrade` begins nothing more, in one line that says what lets it go on; `None` where it goes on.
@@ -29,8 +31,11 @@ pub(super) fn halted(
         |claim: &&&Claim| claim.is_of_kubelet() && !claim.ending && claim.subject.to == upgrade.version;
     mine.iter().filter(stops).find_map(|claim| {
         let node = node_of(cluster, claim).filter(|node| !at_target(node, claim))?;
-        let accepted = acceptance(&upgrade.accepted, &claim.blockers, now).is_some();
-        let goes_on = accepted || is_left_to_a_person(node, claim) || left(cluster, claim);
+        // A list that may be cut off does not tell all.
+        let known = claim.blockers.len() < SHOWN_BLOCKERS;
+        let accepted = known && acceptance(&upgrade.accepted, &claim.blockers, now).is_some();
+        let left = if known { left(cluster, claim) } else { is_empty(cluster, node) };
+        let goes_on = accepted || is_left_to_a_person(node, claim) || left;
         if goes_on || !had_its_time(upgrade, claim) {
             return None;
         }

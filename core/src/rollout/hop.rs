@@ -7,6 +7,7 @@
 //! takes the upgrade to the next hop.
 
 use super::claim::Claim;
+use super::hidden::hidden_controllers;
 use super::world::World;
 use crate::cluster::Component;
 use crate::plan::{Hop, Pass, Picked, Plan, Planned, Step, Wish, is_there};
@@ -18,6 +19,7 @@ use crate::version::{KubeVersion, Minor};
 /// The plan of `upgrade` from where `world` is now. `releases` name the minors on the way that neither a person nor an
 /// earlier look named.
 pub fn planned(upgrade: &Upgrade, progress: &Progress, world: World<'_>, releases: &Catalogue) -> Planned {
+    let hidden = hidden_controllers(world, progress);
     Planned::of(&Wish {
         cluster: world.cluster,
         upgrade,
@@ -25,7 +27,7 @@ pub fn planned(upgrade: &Upgrade, progress: &Progress, world: World<'_>, release
         recorded: &progress.via,
         policy: Policy::default(),
         catalogue: releases,
-        hidden: world.hidden,
+        hidden: &hidden,
         absent_executors: world.absent_executors,
         now: world.now,
     })

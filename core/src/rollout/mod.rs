@@ -28,6 +28,7 @@ mod gate;
 mod gate_object;
 mod group;
 mod halt;
+mod hidden;
 mod hold_reason;
 mod hop;
 mod jobs;

@@ -20,10 +20,10 @@ use super::hold_reason::{Exception, NodeOut, OutOf};
 use super::leftovers::is_cordoned_by_others;
 use super::nodes::PARKED_AT_LEAST;
 use super::not_opened::NotOpened;
-use super::round::{Round, Selected, after, gone_at, record};
+use super::round::{Round, Selected, TRIED_AGAIN, after, gone_at, record};
 use super::soak::CONTROLLERS_SETTLE;
 use super::waiting::{EndedBy, WaitReason, Waiting};
-use super::whose_turn::{InTurn, in_turn, waits_for};
+use super::whose_turn::{InTurn, in_turn, unavailable, waits_for};
 use super::zones::place;
 use crate::cluster::{Component, Node};
 use crate::drain::{OnTimeout, STALLED};
@@ -34,7 +34,8 @@ use crate::version::KubeVersion;
 /// A parked node whose blockers may end by themselves is expected to go on for this long, and so is one that waits for a
 /// budget from which nothing of ours takes. After that it counts as stalled.
 const HOPE_FOR: SignedDuration = SignedDuration::from_hours(1);
-/// So often a parked node is tried again as soon as what blocked it seems gone; after that, at its time.
+/// So often a parked node is tried again as soon as what blocked it seems gone, and is expected to go on then; after that it is
+/// tried at its time, and a person is called meanwhile.
 const LIFTED_ATTEMPTS: u32 = 3;
 /// So many nodes of a group at most are looked at in one decision of which each waits for something of its own.
 const WAITING_AT_MOST: usize = 50;
@@ -143,10 +144,7 @@ fn open_group(round: &mut Round<'_>, members: &Members<'_>) {
     if working >= *limit {
         return;
     }
-    let away = |selected: &&Selected<'_>| {
-        !selected.member.node.ready || selected.member.node.unschedulable || selected.in_flight()
-    };
-    let mut unavailable = nodes.iter().filter(away).count();
+    let mut unavailable = unavailable(members);
     let candidates = candidates(round, members);
     let cluster = round.world.cluster;
     let InTurn { candidates, at_most } = match in_turn(round, members, candidates) {
@@ -364,7 +362,9 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker])
     let lifted = claim.blockers.iter().all(|blocker| blocker.budget.is_some() || !here(blocker));
     // Where pods may be deleted past their budgets, what kept them is a refusal, which nobody sees before the next try.
     let refused = for_a_person && !lifted && round.policy.on_timeout == OnTimeout::Force;
-    let hope_until = after(since, HOPE_FOR);
+    // Nothing that anybody sees keeps it any more, and it has not been tried often: its next try may do.
+    let tried_soon = blocked.is_empty() && !for_a_person && claim.attempt <= LIFTED_ATTEMPTS;
+    let hope_until = after(since, HOPE_FOR).max(if tried_soon { retry_at } else { since });
     let hope = !refused && blocked.iter().all(|blocker| !blocker.lasting) && round.world.now < hope_until;
     let excepted = round.excepted.get(&node.name).cloned();
     if excepted.is_none() && hope {
@@ -385,11 +385,17 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker])
     if round.world.now < due {
         round.wake(due);
         let line = format!("{} is parked: {}", node.name, claim.message);
-        return Err(parked(excepted.as_ref(), line).until(due));
+        let waits = match excepted {
+            None if hope => Waiting::new(WaitReason::PodsHeldBack, line),
+            excepted => parked(excepted.as_ref(), line),
+        };
+        return Err(waits.until(due));
     }
-    let mut action = record(claim, ClaimState::Claimed, format!("tried again after: {}", claim.message));
-    if let Action::Record { attempt, .. } = &mut action {
+    let mut action = record(claim, ClaimState::Claimed, format!("{TRIED_AGAIN}{}", claim.message));
+    if let Action::Record { attempt, blockers, .. } = &mut action {
         *attempt = claim.attempt + 1;
+        // What kept it is known until its next drain tells anew.
+        blockers.clone_from(&claim.blockers);
     }
     Ok(action)
 }

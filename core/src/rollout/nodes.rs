@@ -17,7 +17,7 @@ use super::gate::{may_still_begin, takes_back};
 use super::group::has_place;
 use super::kubelet::{heartbeat, kubelet_lacks};
 use super::leftovers::{at_target, goes_with, holds, node_of, settle};
-use super::round::{Round, after, record, release};
+use super::round::{Round, after, gives_up, record, release};
 use super::static_pods::{is_static, static_pods, statics_lack};
 use super::taints::Taints;
 use super::waiting::{WaitReason, Waiting};
@@ -63,9 +63,11 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
     let ours = holds(claim, node);
     let stale = claim.subject.to != round.upgrade.version;
     match &claim.state {
-        ClaimState::Claimed | ClaimState::Draining { .. } if !round.wants(claim) || (node.held && !ours) => {
+        ClaimState::Claimed | ClaimState::Draining { .. }
+            if !round.wants(claim) || !round.selects(claim) || (node.held && !ours) =>
+        {
             if !give_back(round, node, claim) {
-                round.actions.push(release(claim));
+                gives_up(round, claim);
             }
         }
         ClaimState::Claimed if at_target(node, claim) => {
@@ -94,13 +96,13 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             }
             // Whatever is away since it was claimed; what it waits for is told when it is its turn again.
             if !has_place(round, node) || others_lack(round, node).is_some() || control_plane_is_away(round) {
-                return round.actions.push(release(claim));
+                return gives_up(round, claim);
             }
             round.actions.push(Action::Cordon { node: node.reference(), mark: claim.mark() });
         }
         ClaimState::Draining { since, .. } if waited_too_long(round, node, *since) => {
             if !give_back(round, node, claim) {
-                round.actions.push(release(claim));
+                gives_up(round, claim);
             }
         }
         ClaimState::Draining { since, stalled } => draining(round, claim, node, *since, *stalled),

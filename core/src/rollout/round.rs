@@ -205,6 +205,12 @@ impl Round<'_> {
         self.may_disrupt && self.halted.is_none() && !claim.ending && wanted
     }
 
+    /// Whether the node of `claim`, which is of a kubelet, still takes part.
+    pub(super) fn selects(&self, claim: &Claim) -> bool {
+        let name = &claim.subject.node;
+        self.selected.binary_search_by(|of| of.member.node.name.cmp(name)).is_ok()
+    }
+
     /// Whether this round lets `claim` go.
     pub(super) fn releases(&self, claim: &Claim) -> bool {
         self.actions.iter().any(|action| matches!(action, Action::Release { uid, .. } if *uid == claim.uid))
@@ -301,6 +307,30 @@ pub(super) fn release(claim: &Claim) -> Action {
         resource_version: claim.resource_version.clone(),
         finalizers: claim.ending.then(|| claim.finalizers.clone()),
     }
+}
+
+/// What is said before why a parked node is tried again.
+pub(super) const TRIED_AGAIN: &str = "tried again after: ";
+
+/// Gives `claim` up, for which nothing was done yet, so that its node is taken up anew when it may be. One that was tried
+/// before is parked again: else its next try would count as the first.
+pub(super) fn gives_up(round: &mut Round<'_>, claim: &Claim) {
+    let stale = claim.ending || claim.subject.to != round.upgrade.version;
+    if claim.attempt <= 1 || stale || !claim.is_of_kubelet() {
+        return round.actions.push(release(claim));
+    }
+    let now = round.world.now;
+    let message = match claim.state {
+        ClaimState::Claimed => claim.message.strip_prefix(TRIED_AGAIN).unwrap_or(&claim.message),
+        _ => "was given back before its drain had ended",
+    };
+    let mut parks =
+        record(claim, ClaimState::Parked { since: now, retry_at: now, for_a_person: false }, message);
+    if let Action::Record { attempt, blockers, .. } = &mut parks {
+        *attempt = claim.attempt - 1;
+        blockers.clone_from(&claim.blockers);
+    }
+    round.actions.push(parks);
 }
 
 /// The name of the claim of `subject`: one claim per upgrade, component and node, or one for all that moves together.

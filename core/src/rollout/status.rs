@@ -17,6 +17,7 @@ use super::not_opened::NotOpened;
 use super::upgrade_phase::UpgradePhase;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
+use crate::cluster::Component;
 use crate::plan::{Stage, StageProgress};
 use crate::upgrade::{ApprovalMode, ComponentPlace, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
@@ -42,6 +43,8 @@ pub struct UpgradeStatus {
     pub stages: [StageProgress; 3],
     /// The control-plane components to expect from now on, in order.
     pub seen: Vec<ComponentPlace>,
+    /// The controllers that lead, or led, out of sight, for the next look to remember.
+    pub hidden: Vec<Component>,
     /// Components of the control plane that are away, for the next look to remember since when.
     pub away: Vec<Away>,
     /// Nodes at which the upgrade halts and that cannot be drained, by UID, for the next look to remember since when.
@@ -81,6 +84,7 @@ pub(super) struct RoundNotes {
     pub(super) nodes_of_hops: Vec<usize>,
     pub(super) approved: bool,
     pub(super) seen: Vec<ComponentPlace>,
+    pub(super) hidden: Vec<Component>,
     pub(super) away: Vec<Away>,
     pub(super) undrainable: Vec<Arc<str>>,
     pub(super) preflight: Vec<String>,
@@ -175,6 +179,7 @@ pub(super) fn status(
         nodes_of_hops: notes.nodes_of_hops,
         stages,
         seen: notes.seen,
+        hidden: notes.hidden,
         away: notes.away,
         undrainable: notes.undrainable,
         in_flight,

@@ -81,6 +81,15 @@ pub(super) fn waits_for(
     Some(until_ready(round, line, unwell.iter().map(|of| of.member.node)))
 }
 
+/// How many nodes of `members` are unavailable, for whatever reason.
+pub(super) fn unavailable(members: &Members<'_>) -> usize {
+    let away = |of: &&Selected<'_>| {
+        let node = of.member.node;
+        !node.ready || node.unschedulable || of.in_flight()
+    };
+    members.nodes.iter().filter(away).count()
+}
+
 /// Those of a group whose turn it is.
 pub(super) struct InTurn<'a> {
     /// In order.
@@ -106,7 +115,9 @@ pub(super) fn in_turn<'a>(
         return Ok(InTurn { candidates, at_most: 0 });
     }
     if group.zones == Zones::OneAtATime {
-        candidates.sort_by(|a, b| zone(a.member.node).cmp(zone(b.member.node)));
+        // Where nodes that are away already fill the group, nothing moves before one of them does, whatever its zone.
+        let full = unavailable(members) >= members.limit;
+        candidates.sort_by_key(|of| (full && of.member.node.ready, zone(of.member.node)));
         let excepted = |node: &&Selected<'_>| round.excepted.contains_key(&node.member.node.name);
         let out = failed().find(|node| !excepted(node));
         if let Some(first) = in_flight().next().or(out).or_else(|| unwell.first().copied()) {

@@ -255,6 +255,7 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
             node_uid: seen.node_uid.as_str().into(),
         })
     };
+    let known = |name: &String| Component::from_name(name);
     let by_person = |waiting: &&WaitingFor| waiting.ended_by == EndedBy::Person.name();
     let waits = stored.iter().flat_map(|s| &s.waiting_for);
     upgrade::Progress {
@@ -269,6 +270,7 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
         completed: stored.filter(|_| complete).and_then(|s| s.completion_time.as_ref()).map(|time| time.0),
         soaks: stored.map(|s| may_begin::soaks(&s.soaks)).unwrap_or_default(),
         seen: status.map(|s| s.control_plane.iter().filter_map(place).collect()).unwrap_or_default(),
+        hidden: status.map(|s| s.hidden_controllers.iter().filter_map(known).collect()).unwrap_or_default(),
         queued_behind: None,
         protected: object.finalizers().iter().any(|name| name == FINALIZER),
         ending: object.metadata.deletion_timestamp.is_some(),

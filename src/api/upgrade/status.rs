@@ -65,6 +65,7 @@ fn divided(
         plan: plan_of((object, upgrade), planned.plan(), decided, forecast, most),
         progress: NodeProgress { eta: outlook::eta(phase, forecast), ..node_progress(decided) },
         control_plane: decided.seen.iter().take(MAX_SEEN).map(seen).collect(),
+        hidden_controllers: decided.hidden.iter().map(|of| of.name().to_owned()).collect(),
         soaks: decided.soaks.iter().take(MAX_SOAKS).map(may_begin::told).collect(),
         waiting_for,
         waiting_for_omitted,
@@ -74,6 +75,30 @@ fn divided(
         completion_time: decided.completed.map(Time),
         history: outlook::history(object, decided, upgraded_nodes(decided).0),
         conditions: conditions_of(object, phase, decided, now),
+    }
+}
+
+impl ClusterUpgradeStatus {
+    /// What of it later looks go by, and so has to be stored before anything is done; the rest is empty.
+    #[must_use]
+    pub fn remembered(&self) -> Self {
+        let plan = self.plan.as_ref().map(|Plan { hash, from, hop, via, .. }| Plan {
+            hash: hash.clone(),
+            from: from.clone(),
+            hop: hop.clone(),
+            via: via.clone(),
+            ..Plan::default()
+        });
+        Self {
+            observed_generation: self.observed_generation,
+            plan,
+            control_plane: self.control_plane.clone(),
+            hidden_controllers: self.hidden_controllers.clone(),
+            soaks: self.soaks.clone(),
+            start_time: self.start_time.clone(),
+            completion_time: self.completion_time.clone(),
+            ..Self::default()
+        }
     }
 }
 

@@ -35,6 +35,11 @@ pub struct ClusterUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub control_plane: Vec<SeenComponent>,
+    /// The controllers that lead, or led, where nothing shows their version, and that were not seen since. Unless
+    /// `controlPlane.hidden` is `Accept`, no kubelet is upgraded while one is listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
+    pub hidden_controllers: Vec<String>,
     /// Parts of the upgrade that are done, each with the time since when. What comes after such a part waits for the
     /// `soakSeconds` that the spec sets for it, and after `Controllers` for 15 seconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -160,6 +160,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::UpgradeStatu
         nodes_of_hops: vec![NODES; 20],
         stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),
         seen: (0..planes * 4).map(place).collect(),
+        hidden: Component::ALL.to_vec(),
         away: Vec::new(),
         undrainable: Vec::new(),
         in_flight: 500,

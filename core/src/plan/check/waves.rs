@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::refutation::Refutation;
-use crate::cluster::Component;
+use crate::cluster::{Component, Node};
 use crate::plan::hops::Plan;
 use crate::plan::waves::{Wave, ZONE};
 use crate::upgrade::{Member, NodeGroup, Upgrade, Zones};
@@ -19,13 +19,14 @@ struct Begun {
     canaries: usize,
     /// Nodes that are no canaries.
     others: bool,
-    /// The zone of its last wave.
-    zone: Option<Arc<str>>,
+    /// The zone of its last wave, and whether that had a node that is ready.
+    zone: Option<(bool, Arc<str>)>,
 }
 
 impl Begun {
-    /// The group, of which so many nodes are `there` from the start, goes on with `wave`; returns what is out of turn.
-    fn goes_on(&mut self, wave: &Wave, group: &NodeGroup, there: usize) -> Vec<String> {
+    /// The group, of which so many nodes are `there` from the start, goes on with `wave`; returns what is out of turn. `behind` is
+    /// whether the wave has to come behind nodes that are not ready, whatever their zone.
+    fn goes_on(&mut self, wave: &Wave, group: &NodeGroup, (there, behind): (usize, bool)) -> Vec<String> {
         let mut wrong = Vec::new();
         self.canaries += if wave.canary { wave.nodes.len() } else { 0 };
         let wanted = group.canary.saturating_sub(there);
@@ -35,18 +36,28 @@ impl Begun {
         }
         self.others |= !wave.canary;
         // Canaries too: while a node of a zone is under way, none of another zone begins.
-        if self.zone > wave.zone {
-            let name = |zone: &Option<Arc<str>>| zone.as_deref().unwrap_or_default().to_owned();
-            let (now, before) = (name(&wave.zone), name(&self.zone));
+        let now = wave.zone.clone().map(|zone| (behind, zone));
+        if self.zone > now {
+            let name = |zone: &Option<(bool, Arc<str>)>| {
+                zone.as_ref().map(|(_, zone)| zone.to_string()).unwrap_or_default()
+            };
+            let (now, before) = (name(&now), name(&self.zone));
             wrong.push(format!("group {}: zone {now:?} comes after zone {before:?}", group.name));
         }
-        self.zone.clone_from(&wave.zone);
+        self.zone = now;
         wrong
     }
 }
 
 /// What the nodes run that are not left alone, with the member that each is.
 type MemberVersions<'a> = BTreeMap<&'a str, (&'a Member<'a>, &'a KubeVersion)>;
+
+/// How many nodes of each group are `such`.
+fn counted(members: &[Member<'_>], such: impl Fn(&Node) -> bool) -> BTreeMap<usize, usize> {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    members.iter().filter(|of| such(of.node)).for_each(|of| *counts.entry(of.group).or_default() += 1);
+    counts
+}
 
 /// How many nodes of each group run `version` already, those that are left alone too.
 fn there(members: &[Member<'_>], runs: &MemberVersions<'_>, version: &KubeVersion) -> BTreeMap<usize, usize> {
@@ -70,9 +81,9 @@ pub fn check_waves(
     let mut wrong = BTreeSet::new();
     let mut say = |line: String| wrong.insert(Refutation::Waves(line));
     let mut runs = MemberVersions::new();
-    let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
+    let sizes = counted(members, |_| true);
+    let away = counted(members, |node| !node.ready || node.unschedulable);
     for member in members {
-        *sizes.entry(member.group).or_default() += 1;
         let theirs = member.node.unschedulable && member.node.cordoned_by.is_none();
         if let Some(version) = member.node.kubelet.known().filter(|_| !theirs && !member.node.held) {
             runs.insert(&member.node.name, (member, version));
@@ -104,7 +115,11 @@ pub fn check_waves(
                 ));
             }
             let before = begun.entry(wave.group).or_default();
-            for line in before.goes_on(wave, group, there.get(&wave.group).copied().unwrap_or_default()) {
+            let is_away = |name: &Arc<str>| runs.get(&**name).is_some_and(|(member, _)| !member.node.ready);
+            let full = away.get(&wave.group).is_some_and(|away| *away >= limit);
+            let behind = full && !wave.nodes.iter().all(is_away);
+            let there = there.get(&wave.group).copied().unwrap_or_default();
+            for line in before.goes_on(wave, group, (there, behind)) {
                 say(line);
             }
             for needed in &group.depends_on {

@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use super::super::nodes::retried_after;
 use super::cluster::Toy;
 use crate::fixture::pod;
+use crate::rollout::{EndedBy, UpgradePhase};
 
 /// For how many seconds the node of the only kubelet's claim was parked, each time.
 fn parked(toy: &mut Toy, times: usize) -> Vec<i64> {
@@ -26,6 +27,57 @@ fn a_node_whose_drain_never_ends_is_tried_again_after_twice_as_long_each_time() 
     // The drain may take forty seconds.
     assert_eq!(parked(&mut toy, 6), [40, 80, 160, 320, 640, 1280]);
     assert_eq!(toy.evictions, 1, "a pod that is leaving is not asked again");
+}
+
+/// The window shuts between its claim and its cordon.
+#[test]
+fn a_node_that_is_given_up_before_its_next_drain_is_parked_as_before() {
+    let mut toy = Toy::new(1, 1);
+    toy.cluster.set_pod(pod("slow", 1, "n-1"));
+    toy.lingers = 10_000_000;
+    parked(&mut toy, 3);
+    let claim = |toy: &Toy| toy.claims.iter().find(|claim| claim.is_of_kubelet()).unwrap().clone();
+    assert_eq!((claim(&toy).state.name(), claim(&toy).attempt), ("Claimed", 4));
+    toy.upgrade.suspended = true;
+    toy.tick();
+    let parked = claim(&toy);
+    assert_eq!((parked.state.name(), parked.attempt), ("Parked", 3), "{:?}", toy.log);
+    assert!(!parked.message.contains("tried again"), "{parked:?}");
+    toy.upgrade.suspended = false;
+    toy.run_until(60, |toy| claim(toy).state.name() == "Draining");
+    assert_eq!(claim(&toy).attempt, 4);
+}
+
+/// Lets minutes pass until so many nodes are parked.
+fn is_parked(toy: &mut Toy, nodes: usize) {
+    for _ in 0..2000 {
+        if toy.kubelets("Parked") == nodes {
+            return;
+        }
+        toy.pass(60);
+        // What is read afresh is good for some seconds.
+        (0..3).for_each(|_| toy.tick());
+    }
+    panic!("{:?}: {:?}", toy.status(), toy.log);
+}
+
+/// Nobody has to do anything: it is tried again by itself.
+#[test]
+fn a_parked_node_that_is_soon_tried_again_calls_for_nobody_before_it_was_tried_often() {
+    let mut toy = Toy::new(1, 1);
+    toy.cluster.set_pod(pod("slow", 1, "n-1"));
+    toy.lingers = 10_000_000;
+    toy.upgrade.drain.timeout = SignedDuration::from_hours(2);
+    toy.run_until(600, |toy| toy.kubelets("Draining") == 1);
+    for (attempt, stalled) in [(1, false), (2, false), (3, false), (4, true)] {
+        is_parked(&mut toy, 1);
+        toy.pass(90 * 60);
+        let status = toy.status();
+        assert_eq!(status.phase == UpgradePhase::NodesParked, stalled, "attempt {attempt}: {status:?}");
+        assert_eq!(status.waits[0].reason.ended_by() == EndedBy::Person, stalled, "{:?}", status.waits);
+        assert!(status.waits[0].until.is_some(), "it says when: {:?}", status.waits);
+        is_parked(&mut toy, 0);
+    }
 }
 
 #[test]

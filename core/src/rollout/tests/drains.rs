@@ -7,7 +7,7 @@ use crate::cluster::{Attachment, Phase, Pod, Selector, Traits};
 use crate::disruption::{Behavior, PodRule};
 use crate::drain::{DrainMode, OnTimeout};
 use crate::fixture::pod;
-use crate::rollout::{ClaimState, UpgradePhase};
+use crate::rollout::{Blocker, ClaimState, UpgradePhase};
 use crate::upgrade::{Amount, NodeGroup};
 use jiff::SignedDuration;
 
@@ -230,6 +230,30 @@ fn a_node_that_was_given_back_by_a_halt_is_not_said_to_be_uncordoned_by_someone_
     toy.deploy("frozen", 0, 0);
     toy.run_until(900, |toy| toy.kubelets("Upgraded") == 4);
     assert!(!toy.log.iter().any(|line| line.contains("Parked")), "{:?}", toy.log);
+}
+
+/// Those of the claim's list are gone, which may have been cut off.
+#[test]
+fn a_halt_is_not_lifted_by_what_is_gone_of_a_list_that_is_full() {
+    let mut toy = slow(OnTimeout::Halt);
+    toy.run_to_the_end(600);
+    let halts = |toy: &mut Toy, listed: usize| {
+        let gone = |n: usize| Blocker {
+            pod: format!("shop/gone-{n}"),
+            budget: None,
+            reason: String::new(),
+            lasting: true,
+        };
+        let parked = toy
+            .claims
+            .iter_mut()
+            .find(|claim| claim.is_of_kubelet() && claim.state.name() == "Parked")
+            .unwrap();
+        parked.blockers = (0..listed).map(gone).collect();
+        toy.phase() == UpgradePhase::NodesHalted
+    };
+    assert!(halts(&mut toy, 5), "another pod may be why");
+    assert!(!halts(&mut toy, 4), "nothing is left of why");
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Ends: what is deleted, changed, refused or broken on the way.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use super::cluster::{Toy, Way};
 use super::jobs::{message, with_job};
 use crate::cluster::Component;
 use crate::disruption::CordonMark;
 use crate::drain::OnTimeout;
-use crate::fixture::at;
+use crate::fixture::{at, pod};
 use crate::rollout::leftovers::KEPT_UPGRADED;
 use crate::rollout::{Action, ClaimState, JobState, UpgradePhase};
 use crate::version::Observed;
@@ -28,6 +31,65 @@ fn a_claim_that_is_deleted_under_way_kills_nothing() {
     toy.run_until(5, |toy| !toy.claims.iter().any(|claim| *claim.subject.node == *"n-1"));
     let node = toy.cluster.node("n-1").unwrap();
     assert!(node.unschedulable && node.cordoned_by.is_none(), "the cordon is a person's now");
+}
+
+fn selects_all_but_the_first(toy: &mut Toy) {
+    let label: BTreeMap<String, String> = [("takes-part".to_owned(), "yes".to_owned())].into();
+    toy.cluster.change_node("n-2", |node| node.labels = Arc::new(label.clone()));
+    toy.upgrade.groups[0].selector.match_labels = label;
+}
+
+#[test]
+fn a_claim_that_is_deleted_after_the_end_goes() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_to_the_end(600);
+    toy.progress.completed = toy.status().completed;
+    assert!(toy.progress.completed.is_some() && toy.claims.len() > 2, "{:?}", toy.log);
+    toy.claims.iter_mut().for_each(|claim| claim.ending = true);
+    (0..5).for_each(|_| toy.tick());
+    assert_eq!((toy.claims.len(), toy.phase()), (0, UpgradePhase::Completed));
+}
+
+/// No group selects the node any more, so that the upgrade is complete without it.
+#[test]
+fn a_node_that_failed_and_was_taken_out_is_handed_over_when_its_claim_is_deleted() {
+    let mut toy = Toy::new(2, 1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(900, |toy| toy.kubelets("Failed") == 1);
+    selects_all_but_the_first(&mut toy);
+    toy.run_to_the_end(600);
+    toy.progress.completed = toy.status().completed;
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
+    let failed = |claim: &&mut crate::rollout::Claim| matches!(claim.state, ClaimState::Failed { .. });
+    toy.claims.iter_mut().find(failed).unwrap().ending = true;
+    (0..5).for_each(|_| toy.tick());
+    let node = toy.cluster.node("n-1").unwrap();
+    assert!(node.unschedulable && node.cordoned_by.is_none(), "the cordon is a person's now: {:?}", toy.log);
+    assert_eq!(toy.kubelets("Failed"), 0);
+}
+
+/// A person labels it otherwise, or changes the selector.
+#[test]
+fn a_node_that_is_taken_out_while_it_drains_is_given_back() {
+    for state in ["Claimed", "Draining"] {
+        let mut toy = Toy::new(2, 1);
+        toy.cluster.set_pod(pod("slow", 1, "n-1"));
+        toy.lingers = 30;
+        let node = |toy: &Toy| {
+            let mut claims = toy.claims.iter().filter(|claim| claim.is_of_kubelet());
+            claims.find(|claim| claim.state.name() == state && *claim.subject.node == *"n-1").is_some()
+        };
+        toy.run_until(600, node);
+        selects_all_but_the_first(&mut toy);
+        toy.run_to_the_end(300);
+        let node = toy.cluster.node("n-1").unwrap();
+        assert_eq!(
+            (node.kubelet.to_string().as_str(), node.unschedulable),
+            ("v1.36.4", false),
+            "{state}: {:?}",
+            toy.log
+        );
+    }
 }
 
 /// A toy whose first node failed while its Job goes on.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cluster::Toy;
 use super::scheduler_upgraded;
 use crate::cluster::{Component, Evidence, Instance, Node, Pod, Selector, Traits};
-use crate::fixture::{node, pod};
+use crate::fixture::{instance, node, pod};
 use crate::plan::Stage;
 use crate::rollout::{Claim, ClaimState, Subject, UpgradePhase};
 use crate::upgrade::{Hidden, NodeGroup};
@@ -130,6 +130,28 @@ fn controllers_that_nothing_shows_keep_the_kubelets_until_a_person_answers_for_t
     toy.upgrade.control_plane.hidden = Hidden::Accept;
     toy.run_to_the_end(300);
     assert_eq!(toy.phase(), UpgradePhase::Completed);
+}
+
+/// Its lease tells of it while it is renewed. The version of one that is silent is as unknown as before.
+#[test]
+fn a_hidden_controller_that_falls_silent_is_not_forgotten() {
+    let mut toy = Toy::new(2, 1);
+    let stays = |of: &&Instance| of.component != Component::KubeScheduler;
+    let others = toy.cluster.instances().iter().filter(stays).cloned().collect();
+    toy.cluster.set_instances(others);
+    let line = "kube-scheduler is led by x, which cannot be seen from here".to_owned();
+    toy.hidden.push((Component::KubeScheduler, line));
+    toy.run_to_the_end(200);
+    assert_eq!(toy.phase(), UpgradePhase::ControlPlaneHeld, "{:?}", toy.status());
+    toy.hidden.clear();
+    toy.run_to_the_end(200);
+    let status = toy.status();
+    assert_eq!((toy.kubelets_in_flight(), status.phase), (0, UpgradePhase::ControlPlaneHeld), "{status:?}");
+    assert!(status.message.contains("is silent now"), "{}", status.message);
+    // It begins to be seen.
+    toy.cluster.add_instance(instance(Component::KubeScheduler, "x", "v1.37.1"));
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]

@@ -117,6 +117,23 @@ fn zones_go_one_after_the_other() {
     assert_eq!(all, ["n-1 n-2", "n-3 n-4", "n-5 n-6"]);
 }
 
+/// Else nothing could begin: it may be the new version that mends it.
+#[test]
+fn a_node_that_fills_its_group_because_it_is_away_goes_before_its_zone() {
+    let mut toy = toy(vec![NodeGroup { zones: Zones::OneAtATime, ..group("all", None, 1) }]);
+    let (now, since) = (toy.world().now, crate::fixture::at(-200_000));
+    toy.cluster.change_node("n-3", |node| {
+        (node.ready, node.heartbeat, node.not_ready_since) = (false, Some(now), Some(since));
+    });
+    let members = toy.upgrade.members(&toy.cluster);
+    let waves = crate::plan::waves(toy.planned().plan(), &toy.upgrade, &toy.cluster, &members);
+    let all: Vec<String> = together(&mut toy);
+    assert_eq!(all, ["n-3", "n-1", "n-2", "n-4", "n-5", "n-6"]);
+    let planned: Vec<&str> =
+        waves.iter().flatten().flat_map(|wave| &wave.nodes).map(|name| &**name).collect();
+    assert_eq!(planned, all);
+}
+
 #[test]
 fn a_node_that_failed_keeps_the_next_zone_waiting_until_a_person_accepts_it() {
     let all = NodeGroup { zones: Zones::OneAtATime, ..group("all", None, 6) };
