@@ -55,9 +55,9 @@ pub(super) fn lost_at(round: &Round<'_>, away: &Away) -> Timestamp {
 /// Says which components a person has to look at, because they have been away for long and no step of ours moves them. Of the
 /// others, this asks for another decision when they have.
 pub(super) fn tell(round: &mut Round<'_>) {
-    // One that is claimed and waits begins nothing.
+    // One that is claimed and waits begins nothing, and neither does one whose own kube-apiserver does not answer.
     let moves = |claim: &&Claim| {
-        let waits = claim.state == ClaimState::Claimed && waits(round, claim);
+        let waits = claim.state == ClaimState::Claimed && (waits(round, claim) || is_unheard(round, claim));
         !claim.is_of_kubelet() && claim.state.unfinished() && !waits
     };
     if round.control_plane_is_done() || round.mine.iter().any(moves) {
@@ -72,6 +72,13 @@ pub(super) fn tell(round: &mut Round<'_>) {
             round.needs_a_person.extend(line);
         }
     }
+}
+
+/// Whether the kube-apiserver that `claim` moves does not answer.
+fn is_unheard(round: &Round<'_>, claim: &Claim) -> bool {
+    let mut servers = round.world.cluster.of(Component::KubeApiserver);
+    let moved = claim.subject.moves().contains(&Component::KubeApiserver);
+    moved && servers.any(|server| *name_of(server) == claim.subject.node && !server.ready)
 }
 
 /// What a person is told of `away` that has been away for long. Whoever waits for a static pod tells of it.

@@ -144,6 +144,29 @@ fn lost(component: Component) -> String {
     status.message
 }
 
+/// It is asked afresh before its own step begins, and does not answer.
+#[test]
+fn a_server_that_hangs_before_its_step_begins_calls_for_a_person() {
+    let mut toy = Toy::new(1, 1);
+    toy.run_until(60, |toy| toy.claims.len() == 1);
+    let asked = at(-60);
+    for _ in 0..60 {
+        toy.cluster.change_instances(|of| {
+            if of.component == Component::KubeApiserver && *of.name == *"cp-1" {
+                (of.ready, of.probed) = (false, Some(asked));
+            }
+        });
+        toy.tick();
+    }
+    let state = |toy: &Toy| toy.claims[0].state.name();
+    assert_eq!((state(&toy), toy.phase()), ("Claimed", UpgradePhase::Working(Stage::Apiservers)));
+    toy.pass(15 * 60);
+    let status = toy.status();
+    let line =
+        "kube-apiserver on cp-1 has been away for 15 minutes: bring it back, or another one in its place";
+    assert_eq!((status.phase, status.message.as_str()), (UpgradePhase::ControlPlaneHeld, line));
+}
+
 #[test]
 fn a_part_that_is_lost_before_a_claimed_step_begins_calls_for_a_person() {
     for (component, line) in [
