@@ -12,6 +12,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::schema::ClusterUpgrade;
 use super::status_schema::{PastUpgrade, PlanEstimate, PlanWave};
+use crate::api::conditions::ConditionType;
 use crate::api::report::count;
 
 /// How many waves the status shows.
@@ -86,6 +87,22 @@ pub(super) fn eta(phase: UpgradePhase, forecast: Option<&Forecast>) -> String {
     }
 }
 
+/// The upgrade that the stored status is about, where that was complete but for nodes that may stay behind, and the object asks
+/// for another version now. Until then it may still be complete without exceptions.
+fn ended_with_exceptions(object: &ClusterUpgrade) -> Option<PastUpgrade> {
+    let status = object.status.as_ref()?;
+    let plan = status.plan.as_ref().filter(|plan| plan.to != object.spec.version)?;
+    let ready = ConditionType::Ready.of(&status.conditions)?;
+    (ready.reason == UpgradePhase::CompletedWithExceptions.reason()).then(|| PastUpgrade {
+        from: plan.from.clone(),
+        to: plan.to.clone(),
+        plan_hash: plan.hash.clone(),
+        start_time: status.start_time.clone().unwrap_or_else(|| ready.last_transition_time.clone()),
+        completion_time: ready.last_transition_time.clone(),
+        nodes: status.progress.upgraded,
+    })
+}
+
 /// The upgrades that this object was complete for, this one included as soon as it is; the newest last.
 pub(super) fn history(
     object: &ClusterUpgrade,
@@ -93,6 +110,10 @@ pub(super) fn history(
     nodes: usize,
 ) -> Vec<PastUpgrade> {
     let past = object.status.as_ref().map(|status| status.history.clone()).unwrap_or_default();
+    let past = match ended_with_exceptions(object) {
+        Some(ended) => remembered(past, ended),
+        None => past,
+    };
     let ended = decided.started.zip(decided.completed).zip(decided.hash.as_ref());
     let Some(((started, completed), hash)) = ended else { return past };
     let new = PastUpgrade {
@@ -118,6 +139,7 @@ fn remembered(mut past: Vec<PastUpgrade>, new: PastUpgrade) -> Vec<PastUpgrade> 
 mod tests {
     use evenkeel_core::plan::{PlanTiming, Stage};
     use k8s_openapi::jiff::Timestamp;
+    use serde_json::json;
 
     use super::*;
 
@@ -134,6 +156,29 @@ mod tests {
         // It is told of again and again as long as it is complete.
         let all = (0..12).flat_map(|at| [at, at]).fold(Vec::new(), |past, at| remembered(past, upgrade(at)));
         assert_eq!(all, (2..12).map(upgrade).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_upgrade_that_ended_with_exceptions_is_remembered_when_the_next_one_is_asked_for() {
+        let object = |version: &str, reason: &str| -> ClusterUpgrade {
+            let condition = json!({"type": "Ready", "status": "True", "reason": reason, "message": "",
+                "lastTransitionTime": "2026-11-02T00:00:00Z"});
+            let plan = json!({"hash": "h", "from": "v1.36.4", "to": "v1.37.1"});
+            let status = json!({"plan": plan, "startTime": "2026-11-01T00:00:00Z", "conditions": [condition],
+                "progress": {"summary": "8/9", "upgraded": 8, "selected": 9}});
+            let spec = json!({"version": version, "controlPlane": {"executor": "x"}, "nodeGroups": []});
+            serde_json::from_value(json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "ClusterUpgrade",
+                "metadata": {"name": "up"}, "spec": spec, "status": status}))
+            .unwrap()
+        };
+        let ended = |version: &str, reason: &str| {
+            let past = ended_with_exceptions(&object(version, reason))?;
+            Some(format!("{} {} {} {}", past.from, past.to, past.completion_time.0, past.nodes))
+        };
+        let with = "CompletedWithExceptions";
+        assert_eq!(ended("v1.38.0", with).as_deref(), Some("v1.36.4 v1.37.1 2026-11-02T00:00:00Z 8"));
+        assert_eq!(ended("v1.37.1", with), None, "it may go on");
+        assert_eq!(ended("v1.38.0", "NodesParked"), None);
     }
 
     #[test]
