@@ -1,11 +1,12 @@
 //! The samples are what the operator reads: each decodes without a field left over, and the upgrade is valid.
 //!
 //! Here belongs what `config/samples` and `config/executors` say; what the scripts of the latter do is in `scripts`, and what
-//! the alerts of `config/prometheus` are about in `alerts`.
+//! the alerts of `config/prometheus` are about in `alerts`, and what a person is told to type in `commands`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod alerts;
+mod commands;
 mod scripts;
 
 use std::fs;
@@ -112,6 +113,16 @@ fn the_upgrades_are_valid_and_wait_for_approval() {
         let names: Vec<&str> = upgrade.executors.keys().map(|name| &**name).collect();
         assert_eq!(names, ["kubeadm-control-plane", "kubeadm-first", "kubeadm-worker"], "{file}");
         assert!(upgrade.executors.values().all(|of| matches!(of, Executor::Job { .. })), "{file}");
+    }
+}
+
+/// Flux and Argo CD put back what git sets, also when a person suspends an upgrade in a hurry.
+#[test]
+fn no_sample_says_whether_it_is_suspended() {
+    for file in ["clusterskewreport.yaml", "clusterupgrade.yaml", "clusterupgrade-full.yaml"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/samples").join(file);
+        let written: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        assert!(written["spec"].is_object() && written["spec"].get("suspend").is_none(), "{file}");
     }
 }
 
