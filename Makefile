@@ -35,7 +35,7 @@ campaign: ## Plans of 100,000 clusters, and every campaign on the virtual cluste
 	@CARGO='$(CARGO)' scripts/campaign $(ARGS)
 
 .PHONY: lint
-lint: cargo-deny check-rules ## Check format, clippy, documentation, licenses, dependencies and the Prometheus alerts
+lint: cargo-deny check-rules check-health ## Check format, clippy, documentation, licenses, dependencies, alerts and health checks
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
@@ -87,6 +87,10 @@ static: ## Build the static binary of the image; tests take it by EVENKEEL_BINAR
 .PHONY: check-rules
 check-rules: ## Check the Prometheus alerts with promtool, and run their tests (builds promtool the first time)
 	scripts/check-rules
+
+.PHONY: check-health
+check-health: ## Check what Argo CD makes of our objects, with its own Lua
+	scripts/check-health
 
 .PHONY: e2e-real
 e2e-real: real-binaries ## Test real nodes: kubelets, kubeadm, whole upgrades of them by Evenkeel; needs root (an hour and a half)
