@@ -23,6 +23,7 @@ LABEL org.opencontainers.image.title="evenkeel" \
       org.opencontainers.image.version=$VERSION \
       org.opencontainers.image.revision=$REVISION
 COPY --from=build /evenkeel /evenkeel
+# A number: the Deployment says `runAsNonRoot` and names no user, and the kubelet cannot tell whether a name is root.
 USER 65532:65532
 EXPOSE 8080
 ENTRYPOINT ["/evenkeel"]

@@ -1,13 +1,14 @@
 //! The samples are what the operator reads: each decodes without a field left over, and the upgrade is valid.
 //!
 //! Here belongs what `config/samples` and `config/executors` say; what the scripts of the latter do is in `scripts`, and what
-//! the alerts of `config/prometheus` are about in `alerts`, what Argo CD makes of our objects in `health`, and what a
-//! person is told to type in `commands`.
+//! the alerts of `config/prometheus` are about in `alerts`, what Argo CD makes of our objects in `health`, how the
+//! program runs in `deployment`, and what a person is told to type in `commands`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod alerts;
 mod commands;
+mod deployment;
 mod health;
 mod scripts;
 

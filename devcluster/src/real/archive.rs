@@ -102,8 +102,15 @@ fn put(header: &mut [u8; 512], at: usize, text: &str) {
     }
 }
 
-/// Writes a container image of one layer to `path`, in the form that `docker save` writes and `ctr` imports.
-pub(crate) fn write_image(path: &Path, names: &[String], entrypoint: &str, layer: Archive) -> Result<()> {
+/// Writes a container image of one layer to `path`, in the form that `docker save` writes and `ctr` imports. Its program runs
+/// as `user`; `None` is root.
+pub(crate) fn write_image(
+    path: &Path,
+    names: &[String],
+    entrypoint: &str,
+    user: Option<&str>,
+    layer: Archive,
+) -> Result<()> {
     let layer = layer.finish();
     let digest = sha256(&layer);
     let config = json!({
@@ -112,6 +119,7 @@ pub(crate) fn write_image(path: &Path, names: &[String], entrypoint: &str, layer
         "config": {
             "Entrypoint": [entrypoint],
             "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+            "User": user.unwrap_or_default(),
             "WorkingDir": "/",
         },
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
@@ -175,7 +183,7 @@ mod tests {
         let path = dir.path().join("image.tar");
         let mut layer = Archive::default();
         layer.program("pause", b"x");
-        write_image(&path, &["a.test/pause:1".to_owned()], "/pause", layer).unwrap();
+        write_image(&path, &["a.test/pause:1".to_owned()], "/pause", None, layer).unwrap();
         let unpacked = Command::new("tar").arg("-C").arg(dir.path()).arg("-xf").arg(&path).status().unwrap();
         assert!(unpacked.success());
         let manifest: serde_json::Value =

@@ -52,7 +52,7 @@ pub(crate) fn write_all(assets: &Assets, packages: &Packages, pause: &Path, dir:
             ("pause", _) => {
                 let mut layer = base();
                 layer.program("pause", &read(pause)?);
-                write_image(&dir.join("pause.tar"), names, "/pause", layer)?;
+                write_image(&dir.join("pause.tar"), names, "/pause", None, layer)?;
                 continue;
             }
             _ => return Err(unknown(component)),
@@ -71,7 +71,7 @@ pub(crate) fn write_all(assets: &Assets, packages: &Packages, pause: &Path, dir:
             // its own again, and take them away.
             layer.file("/etc/protocols", &read(Path::new("/etc/protocols"))?);
         }
-        write_image(&dir.join(format!("{file}.tar")), names, &path, layer)?;
+        write_image(&dir.join(format!("{file}.tar")), names, &path, None, layer)?;
     }
     write_tools(packages, dir)
 }
@@ -135,16 +135,17 @@ fn write_tools(packages: &Packages, dir: &Path) -> Result<()> {
             layer.link(&format!("/bin/{applet}"), "busybox");
         }
     }
-    write_image(&dir.join("tools.tar"), &[TOOLS.to_owned()], "/bin/sh", layer)
+    write_image(&dir.join("tools.tar"), &[TOOLS.to_owned()], "/bin/sh", None, layer)
 }
 
-/// An image of one program of this machine, with the libraries that it needs; it is the image's entry point.
+/// An image of one program of this machine, with the libraries that it needs; it is the image's entry point, and does not run
+/// as root.
 pub(crate) fn write_program(name: &str, program: &Path, packages: &Packages, to: &Path) -> Result<()> {
     let file = program.file_name().unwrap_or_default().to_string_lossy();
     let path = format!("/{file}");
     let mut layer = base();
     with_libraries(&mut layer, program, &path, packages)?;
-    write_image(to, &[name.to_owned()], &path, layer)
+    write_image(to, &[name.to_owned()], &path, Some("65532:65532"), layer)
 }
 
 /// The folders that every image has.
