@@ -90,11 +90,11 @@ fn instances<'a>(metrics: &Metrics, rows: &'a [Row], pools: &Pools<'a>) {
 fn distances<'a>(metrics: &Metrics, rows: &'a [Row], pools: &Pools<'a>) {
     let mut most: BTreeMap<(Component, &str), (i64, i64)> = BTreeMap::new();
     for row in rows {
-        let (Some(behind), Some(ahead)) = (row.behind, row.ahead()) else { continue };
+        let Some(behind) = row.behind else { continue };
         let (all_behind, all_ahead) = most.entry((row.component, pools.shown(row))).or_default();
         *all_behind = (*all_behind).max(behind.into());
-        // kube-apiservers of two minors are not ahead of each other: their spread has its own rule.
-        let ahead = if row.component == Component::KubeApiserver { 0 } else { ahead };
+        // Nobody is paged for what is not decided.
+        let ahead = row.ahead().unwrap_or(0);
         *all_ahead = (*all_ahead).max(ahead.into());
     }
     let shown: Vec<_> = most
@@ -174,7 +174,7 @@ mod tests {
 
     use evenkeel_core::cluster::{Cluster, Evidence, Instance, Node, Parts, Reach};
     use evenkeel_core::skew::assess;
-    use evenkeel_core::version::Observed;
+    use evenkeel_core::version::{Effective, Floors, Observed};
 
     use super::super::metrics::Build;
     use super::*;
@@ -289,6 +289,34 @@ mod tests {
             violations{component="kubelet",pool="general",rule="R2",severity="AtLimit"} 1
             violations{component="kubelet",pool="general",rule="R2",severity="Unsupported"} 2
         "#]].assert_eq(&shown);
+    }
+
+    /// The alert on what is newer than a kube-apiserver is critical, and says "never supported".
+    #[test]
+    fn nothing_is_ahead_of_an_emulating_apiserver_that_is_supported_or_not_decided() {
+        let minor = |minor| Minor::new(1, minor);
+        let ahead = |controllers_emulate: Option<u16>, kubelet: &str| {
+            let emulates = |to| Effective::new(minor(37), minor(to), None, Floors::of(minor(37)));
+            let server =
+                Instance { effective: emulates(36), ..instance(Component::KubeApiserver, "a", "v1.37.1") };
+            let scheduler = Instance {
+                effective: controllers_emulate.and_then(emulates),
+                ..instance(Component::KubeScheduler, "s", "v1.37.1")
+            };
+            let cluster = Parts {
+                instances: vec![server, scheduler],
+                nodes: vec![node("n1", kubelet).into()],
+                ..Parts::default()
+            };
+            let text = text(&cluster.seal());
+            let of = |component: &str| {
+                sum(&text, &format!("evenkeel_component_minor_versions_ahead{{component=\"{component}\""))
+            };
+            (of("kube-scheduler"), of("kubelet"))
+        };
+        assert_eq!(ahead(Some(36), "v1.36.4"), (0, 0), "they emulate the same");
+        assert_eq!(ahead(None, "v1.36.4"), (0, 0), "it may emulate 1.36, and does not say");
+        assert_eq!(ahead(Some(37), "v1.37.1"), (1, 1));
     }
 
     #[test]

@@ -140,7 +140,7 @@ pub struct Distance<'a> {
     pub pool: &'a str,
     /// The most that any instance is behind the newest kube-apiserver.
     pub behind: i64,
-    /// The most that any instance is ahead of the oldest kube-apiserver.
+    /// The most that any instance is ahead of the oldest kube-apiserver, of those that are too new.
     pub ahead: i64,
 }
 
@@ -260,7 +260,7 @@ impl Metrics {
             ahead: Table::new(
                 r,
                 "evenkeel_component_minor_versions_ahead",
-                "The most minors that any instance is ahead of the oldest kube-apiserver; must be 0.",
+                "The most minors that an instance is ahead of the oldest kube-apiserver, which must be 0; what the policy allows, or does not decide, is 0.",
                 ["component", "pool"],
             )?,
             behind_limit: Table::new(

@@ -46,9 +46,20 @@ impl Row {
         matches!(self.version, Observed::Unknown(Unknown::OwnNumber(_)))
     }
 
-    /// Minors ahead of what the oldest kube-apiserver that it meets behaves as, where both are known; never below 0.
+    /// Minors ahead of the oldest kube-apiserver that it meets, where that is too far; 0 where the row is not too new, and
+    /// `None` where that is not known or not decided.
     pub fn ahead(&self) -> Option<i32> {
-        self.judged.map(|judged| (-judged.running.binary.behind(judged.servers.emulated)).max(0))
+        let Judged { running, servers, judgement, .. } = self.judged?;
+        match judgement {
+            Judgement::TooNew { .. } => {
+                // The binary is compared with the binary, and what is emulated with what is emulated; either may be too new.
+                let binary = servers.oldest.behind(running.binary);
+                let emulated = servers.emulated.behind(running.emulation.unwrap_or(running.binary));
+                Some(binary.max(emulated))
+            }
+            Judgement::Within { .. } | Judgement::TooOld { .. } => Some(0),
+            Judgement::Undecided { .. } => None,
+        }
     }
 }
 

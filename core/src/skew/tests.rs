@@ -205,6 +205,50 @@ fn a_controller_of_the_binary_may_emulate_too_and_is_not_guessed_about() {
     assert_eq!(judged.violations, 2, "an older binary cannot serve a newer one, whatever it emulates");
 }
 
+/// With them an alert pages somebody.
+#[test]
+fn only_what_is_too_new_is_counted_as_ahead() {
+    for (server, servers_emulate, controller, controllers_emulate, ahead) in [
+        ("v1.36.4", None, "v1.36.4", None, Some(0)),
+        ("v1.36.4", None, "v1.35.4", None, Some(0)),
+        ("v1.36.4", None, "v1.37.1", None, Some(1)),
+        ("v1.36.4", None, "v1.38.0", None, Some(2)),
+        ("v1.37.1", Some(36), "v1.37.1", Some(36), Some(0)),
+        // It may emulate 1.36 too, and does not say.
+        ("v1.37.1", Some(36), "v1.37.1", None, None),
+        ("v1.37.1", Some(36), "v1.37.1", Some(37), Some(1)),
+        ("v1.37.1", Some(36), "v1.37.1", Some(35), Some(0)),
+        // It emulates what is too old: its binary is not what is wrong.
+        ("v1.37.1", Some(36), "v1.37.1", Some(34), Some(0)),
+        ("v1.36.4", None, "v1.37.1", Some(36), Some(1)),
+        ("v1.37.1", Some(36), "v1.38.0", Some(36), Some(1)),
+    ] {
+        let mut cluster = cluster(&[server], controller, &[]);
+        if let Some(minor) = servers_emulate {
+            cluster = emulating(cluster, minor);
+        }
+        cluster.change_instances(|instance| {
+            if let (true, Some(minor)) = (instance.component.is_controller(), controllers_emulate) {
+                let binary = instance.version.minor().unwrap();
+                let floors = crate::version::Floors::of(binary);
+                instance.effective = Effective::new(binary, Minor::new(1, minor), None, floors);
+                assert!(instance.effective.is_some());
+            }
+        });
+        let judged = assess(&cluster, &Policy::default());
+        let row = judged.rows.iter().find(|row| row.component == Component::KubeScheduler).unwrap();
+        let case = format!("{controller} {controllers_emulate:?} beside {server} {servers_emulate:?}");
+        assert_eq!(row.ahead(), ahead, "{case}: {:?}", row.standing);
+    }
+    let of = |servers: &[&str], component| {
+        let judged = assess(&cluster(servers, "v1.36.4", &["v1.37.1"]), &Policy::default());
+        judged.rows.iter().filter(|row| row.component == component).map(Row::ahead).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&["v1.36.4"], Component::Kubelet), [Some(1)]);
+    assert_eq!(of(&["v1.37.1", "v1.36.4"], Component::Kubelet), [Some(1)], "it may meet the older one");
+    assert_eq!(of(&["v1.37.1", "v1.36.4"], Component::KubeApiserver), [Some(0), Some(0)]);
+}
+
 #[test]
 fn a_controller_that_reaches_only_its_own_apiserver_is_compared_with_that_one() {
     let mut cluster = cluster(&["v1.37.1", "v1.36.4"], "v1.37.1", &[]);
