@@ -1,12 +1,13 @@
 //! `ClusterUpgrade`: what a person wants, kept in git, and how far the upgrade is.
 //!
 //! The schema is in `schema` (what a person writes, of which `drain` and `selector` are parts) and `status_schema`;
-//! `convert`, `status`, `waits`, `may_begin` and `outlook` translate between it and the core's values. No rule is decided
-//! here.
+//! `convert`, `status`, `waits`, `may_begin` and `outlook` translate between it and the core's values; `named` says which nodes a
+//! list that is cut keeps. No rule is decided here.
 
 mod convert;
 mod drain;
 mod may_begin;
+mod named;
 mod outlook;
 mod schema;
 mod selector;
@@ -17,6 +18,7 @@ mod waits;
 pub use convert::{FINALIZER, Invalid, absent_executors, progress, settling, validate};
 pub use drain::{Drain, DrainMode, MayLeave, PodBehavior, PodRule};
 pub use may_begin::InvalidTime;
+pub use named::named;
 pub use schema::{
     AcceptedRisk, Approval, ApprovalMode, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day,
     FailurePolicy, Freeze, Gate, GateCondition, GateObject, Hidden, NodeGroup, Unit, Window, Zones,

@@ -13,6 +13,7 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::may_begin;
+use super::named::named;
 use super::outlook;
 use super::schema::ClusterUpgrade;
 use super::status_schema::{
@@ -59,7 +60,7 @@ fn divided(
     let most = |bound: usize| (bound / divisor).max(1);
     let (waiting_for, waiting_for_omitted) =
         cut(&decided.waits, most(MAX_LINES), |waiting| WaitingFor::of(waiting, line_of));
-    let (parked, parked_omitted) = cut(&decided.parked, most(MAX_PARKED), parked_node);
+    let (parked, parked_omitted) = parked_nodes(decided, most(MAX_PARKED));
     ClusterUpgradeStatus {
         observed_generation: object.metadata.generation,
         plan: plan_of((object, upgrade), planned.plan(), decided, forecast, most),
@@ -120,6 +121,13 @@ fn node_progress(decided: &rollout::UpgradeStatus) -> NodeProgress {
         failed: count(decided.out(OutOf::Failed)),
         ..NodeProgress::default()
     }
+}
+
+/// At most `most` of the nodes that are out of the rollout, and how many are left out.
+fn parked_nodes(decided: &rollout::UpgradeStatus, most: usize) -> (Vec<ParkedNode>, i32) {
+    let all = &decided.parked;
+    let named = named(all, most, |out| out.state.name());
+    (named.into_iter().map(parked_node).collect(), count(all.len().saturating_sub(most)))
 }
 
 fn parked_node(out: &rollout::NodeOut) -> ParkedNode {
@@ -264,7 +272,7 @@ pub fn status_of_invalid(
     fitting(|divisor| {
         let told = invalid(object, why, now);
         let Some(decided) = settles else { return told };
-        let (parked, parked_omitted) = cut(&decided.parked, (MAX_PARKED / divisor).max(1), parked_node);
+        let (parked, parked_omitted) = parked_nodes(decided, (MAX_PARKED / divisor).max(1));
         ClusterUpgradeStatus { progress: node_progress(decided), parked, parked_omitted, ..told }
     })
 }

@@ -53,7 +53,8 @@ pub struct ClusterUpgradeStatus {
     /// before them, are not counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting_for_omitted: i32,
-    /// The nodes that are out of the rollout for now, each with the reason.
+    /// The nodes that are out of the rollout for now, each with the reason. Where there are too many, failed nodes are kept
+    /// first, then parked ones, then held ones.
     #[serde(default)]
     #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node"]))]
     pub parked: Vec<ParkedNode>,

@@ -9,6 +9,7 @@ use super::super::output::paint::Ink;
 use super::super::output::table::{Cell, fitting, table};
 use super::document::{UpgradeRow, UpgradesDocument, WaitingRow, omitted};
 use crate::api::ConditionStatus;
+use crate::api::upgrade::named;
 
 /// How many rows and lines of a section are shown where not all are asked for.
 const ROWS: usize = 10;
@@ -85,7 +86,7 @@ fn one(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
     let header = ["NODE", "COMPONENT", "STATE", "SINCE", "MESSAGE"];
     let more = left_out(upgrade.in_flight.len(), 0, "row", style);
     text.push_str(&rows(moving.collect(), "IN FLIGHT", &header, more));
-    let out = some(&upgrade.out, style).iter().map(|of| {
+    let out = named(&upgrade.out, most(upgrade.out.len(), style), |of| &of.state).into_iter().map(|of| {
         vec![of.node.clone().into(), of.state.clone().into(), since(&of.since), of.reason.clone().into()]
     });
     let more = left_out(upgrade.out.len(), upgrade.out_omitted, "node", style);
@@ -126,8 +127,12 @@ fn progress(upgrade: &UpgradeRow) -> String {
 
 /// Those of `all` that are shown.
 fn some<T>(all: &[T], style: StatusStyle) -> &[T] {
-    let most = if style.wide { all.len() } else { all.len().min(ROWS) };
-    all.get(..most).unwrap_or_default()
+    all.get(..most(all.len(), style)).unwrap_or_default()
+}
+
+/// How many of `count` are shown.
+fn most(count: usize, style: StatusStyle) -> usize {
+    if style.wide { count } else { count.min(ROWS) }
 }
 
 /// What is said of those that are not shown: of `count`, and of `beyond` that nobody can show.

@@ -1,8 +1,10 @@
-//! Statuses where nothing can be decided. One at its longest is given to a server in `tests/virtual/upgrade/bounds.rs`.
+//! Statuses where nothing can be decided, and who is named where not all can be. One at its longest is given to a server in `tests/virtual/upgrade/bounds.rs`.
 
+use evenkeel_core::rollout::NodeOut;
 use serde_json::json;
 
 use super::*;
+use crate::api::Executors;
 
 fn object() -> ClusterUpgrade {
     let object = json!({
@@ -34,5 +36,84 @@ fn what_is_not_seen_leaves_the_rest_of_the_status_as_it_was() {
         let ended_by = if refused { "Person" } else { "Cluster" };
         assert_eq!((only.message.as_str(), only.ended_by.as_str()), ("volumes: not allowed", ended_by));
         assert_eq!(only.reason, of("Ready").reason);
+    }
+}
+
+/// What a decision says with `parked` out of the rollout.
+fn decided(parked: Vec<NodeOut>) -> rollout::UpgradeStatus {
+    let stage = |stage| StageProgress { stage, total: 200, upgraded: 0, behind: 200 };
+    rollout::UpgradeStatus {
+        phase: UpgradePhase::NodesFailed,
+        message: String::new(),
+        from: None,
+        hash: None,
+        way: Vec::new(),
+        hop: None,
+        nodes_of_hops: Vec::new(),
+        stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),
+        seen: Vec::new(),
+        away: Vec::new(),
+        undrainable: Vec::new(),
+        in_flight: 0,
+        nodes_in_flight: 0,
+        parked,
+        soaks: Vec::new(),
+        waits: Vec::new(),
+        preflight: Vec::new(),
+        started: None,
+        completed: None,
+    }
+}
+
+fn out(state: OutOf, node: &str, reason: &str) -> NodeOut {
+    NodeOut { node: node.into(), state, since: None, reason: reason.to_owned(), excepted: None }
+}
+
+/// The status of an upgrade that goes on, and of one whose spec cannot be carried out while its nodes settle.
+fn both(decided: &rollout::UpgradeStatus) -> [ClusterUpgradeStatus; 2] {
+    let object = object();
+    let executor = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "UpgradeExecutor", "metadata": {"name": "x"},
+        "spec": {"external": {}}});
+    let mut there = Executors::default();
+    there.add(&serde_json::from_value(executor).unwrap());
+    let upgrade = super::super::validate(&object, &there).unwrap();
+    let plan = plan::Plan {
+        from: None,
+        to: upgrade.version.clone(),
+        unit: upgrade.control_plane.unit,
+        hops: Vec::new(),
+        silent: std::collections::BTreeSet::new(),
+        findings: Vec::new(),
+    };
+    let planned = Planned::MustNot { plan, why: Vec::new() };
+    let now = Timestamp::UNIX_EPOCH;
+    [
+        status((&object, &upgrade), &planned, decided, None, now),
+        status_of_invalid(&object, "why", Some(decided), now),
+    ]
+}
+
+/// An alert and `evenkeel status` read that list.
+#[test]
+fn a_failed_node_is_named_before_all_others_and_a_parked_one_before_held_ones() {
+    // The last character makes texts so long that the lists have to be shortened further.
+    for (reason, most) in [("held", MAX_PARKED), (&*"\u{1f512}".repeat(MAX_LINE), 25)] {
+        let mut parked: Vec<_> = (0..120).map(|n| out(OutOf::Held, &format!("a{n:03}"), reason)).collect();
+        parked.push(out(OutOf::Parked, "b1", reason));
+        parked.push(out(OutOf::Held, "b2", reason));
+        parked.push(out(OutOf::Failed, "c1", reason));
+        for told in both(&decided(parked.clone())) {
+            let named: Vec<_> = told.parked.iter().map(|out| out.node.as_str()).collect();
+            let mut expected: Vec<_> = (0..most - 2).map(|n| format!("a{n:03}")).collect();
+            expected.extend(["b1".to_owned(), "c1".to_owned()]);
+            assert_eq!(named, expected, "the others in the order of their names");
+            assert_eq!(told.parked_omitted, 123 - i32::try_from(most).unwrap());
+        }
+    }
+    let failed = (0..60).map(|n| out(OutOf::Failed, &format!("f{n:03}"), "failed"));
+    let parked: Vec<_> = [out(OutOf::Parked, "a", "parked")].into_iter().chain(failed).collect();
+    for told in both(&decided(parked)) {
+        assert!(told.parked.iter().all(|out| out.state == OutOf::Failed.name()));
+        assert_eq!((told.parked.len(), told.parked_omitted), (MAX_PARKED, 11));
     }
 }
