@@ -103,7 +103,8 @@ impl Watcher {
             return Err(format!("writes the report while {} leads", self.leader));
         }
         let status = &after["status"];
-        if status.is_null() {
+        // As the server makes it.
+        if status["observedGeneration"] == -1 {
             return Ok(());
         }
         let now = Instant::now();

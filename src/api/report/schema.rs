@@ -107,9 +107,11 @@ impl PolicyName {
 
 /// What was observed, and how the policy judges it.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+// The default stands until the first status is written. kstatus takes an object without a status for done.
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSkewReportStatus {
-    /// The generation of the spec that this status is about.
+#[schemars(extend("default" = { "observedGeneration": -1 }))]
+    /// The generation of the spec that this status is about; -1 until the first one is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// When the cluster was last looked at.

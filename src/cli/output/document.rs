@@ -20,6 +20,7 @@ const CONDITIONS: [&str; 3] = ["SkewSupported", "NextMinorAllowed", "InventoryCo
 /// Where a cluster, or the cluster in some files, stands by the Kubernetes version skew policy.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = without_default)]
 pub(super) struct SkewReport {
     /// `cli.evenkeel.dev/v1alpha1`.
     api_version: &'static str,
@@ -27,6 +28,11 @@ pub(super) struct SkewReport {
     kind: &'static str,
     #[serde(flatten)]
     status: ClusterSkewReportStatus,
+}
+
+/// The default of the status is what a server stores before an operator has written one.
+fn without_default(schema: &mut schemars::Schema) {
+    schema.remove("default");
 }
 
 pub(super) fn document(report: &Report) -> SkewReport {
