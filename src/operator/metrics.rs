@@ -236,7 +236,7 @@ impl Metrics {
             )?,
             report_success: gauge(
                 "evenkeel_report_last_success_timestamp_seconds",
-                "When the ClusterSkewReport was last written or found to be right; 0 before it was.",
+                "When the ClusterSkewReport last was what the cluster is; 0 before it was. Stands still while it is suspended.",
                 "report",
             )?,
             end_of_life: Table::new(

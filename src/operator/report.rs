@@ -5,8 +5,9 @@
 //! status write a second; looking takes at most a twentieth of a processor, however much changes; and a short outage,
 //! such as a kube-apiserver's restart, is waited out and not reported.
 
+mod last_seen;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use super::metrics::{Controller, Metrics, Reason, ReconcileOutcome};
 use crate::act::status::{NotWritten, create_report, dropped, write};
 use crate::act::{Authority, Effects, Events};
 use crate::api::report::{self, ClusterSkewReportStatus, Context, LiveFacts};
-use crate::api::{ClusterSkewReport, ConditionStatus, ConditionType, conditions, decode};
+use crate::api::{ClusterSkewReport, decode};
 use crate::clock::Clock;
 use crate::judgement::{Basis, judge};
 use crate::observe::cache::Cache;
@@ -172,47 +173,49 @@ impl Reporter<'_> {
         let version = object.resource_version();
         let untouched = memory.written.take().filter(|(written, _)| version.as_ref() == Some(written));
         let before = untouched.as_ref().map(|(_, ours)| ours.clone());
-        // While the cluster is not seen, the last observation stays: the one that we wrote, and not another's edit of
-        // it.
-        let before = before.or_else(|| memory.said.clone().filter(|_| seen.is_err()));
+        let (suspended, generation) = (object.spec.suspend, object.metadata.generation);
+        // Without an observation of now the last one stays: the one that we wrote, and not another's edit of it.
+        let is_old = suspended || seen.is_err();
+        let before = before.or_else(|| memory.said.clone().filter(|_| is_old));
         let before = before.unwrap_or_else(|| object.status.clone().unwrap_or_default());
         let (wanted, judged) = match &seen {
             Ok(seen) => {
                 let (wanted, judged) = self.judge(&object, &before, seen, memory.outdated.as_deref(), now);
                 (wanted, Some(judged))
             }
-            Err(not_ready) => (blind(&before, not_ready, object.metadata.generation, now), None),
+            Err(not_ready) => (last_seen::while_unseen(&before, not_ready, generation, now), None),
         };
-        let done = self.say(memory, &object, (untouched, &before), (wanted, seen.is_err())).await;
+        let wanted = if suspended { last_seen::while_suspended(&before, generation, now) } else { wanted };
+        let done = self.say(memory, &object, (untouched, &before), (wanted, is_old)).await;
         // The metrics come after the report, so that nobody who waits for the report waits for them too.
         if let Some(judged) = judged {
             figures::show(self.metrics, &judged, &object.spec.policy.policy(), self.releases);
         }
         seen?;
         let outcome = done?;
-        #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
-        self.metrics.reported(report::NAME, now.as_second() as f64);
+        // What a suspended report says of the cluster grows old, of which an alert tells.
+        if !suspended {
+            #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
+            self.metrics.reported(report::NAME, now.as_second() as f64);
+        }
         Ok(outcome)
     }
 
     /// Writes `wanted` into the report, unless the report says the same already and was written within its refresh
-    /// period.
+    /// period. Of what `is_old` there is no refreshing.
     async fn say(
         &self,
         memory: &mut ReportMemory,
         object: &ClusterSkewReport,
         (untouched, before): (Option<WrittenReport>, &ClusterSkewReportStatus),
-        (wanted, is_blind): (ClusterSkewReportStatus, bool),
+        (wanted, is_old): (ClusterSkewReportStatus, bool),
     ) -> Result<ReportOutcome, Problem> {
-        if object.spec.suspend {
-            return Ok(ReportOutcome::Same);
-        }
         let period = Duration::from_secs(object.spec.refresh_period_seconds.into());
         // A report that somebody else has changed since our last write is written again.
         let fresh = memory.last_write.is_some_and(|at| at.elapsed() < period && untouched.is_some());
-        // While the cluster is not seen, a write would prove nothing fresh; it only repairs what somebody else changed.
+        // A write of what is old would prove nothing fresh; it only repairs what somebody else changed.
         let repaired = untouched.is_some() || memory.said.is_none();
-        if same(before, &wanted) && (fresh || is_blind && repaired) {
+        if same(before, &wanted) && (fresh || is_old && repaired) {
             memory.written = untouched;
             return Ok(ReportOutcome::Same);
         }
@@ -382,46 +385,6 @@ fn bare(stored: &DynamicObject) -> ClusterSkewReport {
     let mut report = ClusterSkewReport::new(&stored.name_any(), report::ClusterSkewReportSpec::default());
     report.metadata = stored.metadata.clone();
     report
-}
-
-/// What the report says while the cluster is not seen: the last observation with its time, and why it is not newer.
-fn blind(
-    before: &ClusterSkewReportStatus,
-    why: &NotReady,
-    generation: Option<i64>,
-    now: Timestamp,
-) -> ClusterSkewReportStatus {
-    let reason = if why.is_pending() { "Pending" } else { "CollectorFailed" };
-    let mut line = why.to_string();
-    if let Some(last) = &before.last_observed_time {
-        // Writing to a String cannot fail.
-        let _ = write!(line, "; what is below was seen at {}", last.0);
-    }
-    let unseen = "the cluster is not seen at the moment";
-    let wanted = [
-        (
-            ConditionType::Ready,
-            if why.is_pending() { ConditionStatus::Unknown } else { ConditionStatus::False },
-            reason,
-            line.as_str(),
-        ),
-        (ConditionType::Reconciling, ConditionStatus::True, reason, "looking again until everything is seen"),
-        (ConditionType::Stalled, ConditionStatus::False, reason, "nothing needs a person yet"),
-        (ConditionType::SkewSupported, ConditionStatus::Unknown, "NotObserved", unseen),
-        (ConditionType::NextMinorAllowed, ConditionStatus::Unknown, "NotObserved", unseen),
-        (ConditionType::InventoryComplete, ConditionStatus::False, reason, line.as_str()),
-    ];
-    ClusterSkewReportStatus {
-        observed_generation: generation,
-        supported: Verdict::Unknown.name().to_owned(),
-        reason: line.clone(),
-        next_minor: report::NextMinor {
-            allowed: Verdict::Unknown.name().to_owned(),
-            ..before.next_minor.clone()
-        },
-        conditions: conditions(&wanted, &before.conditions, generation, now),
-        ..before.clone()
-    }
 }
 
 /// Whether two statuses say the same, apart from when it was observed and when conditions changed.

@@ -1,6 +1,7 @@
 //! A replica of the operator on a virtual cluster: it is started again whenever it ends, as a kubelet does with a pod.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,4 +79,16 @@ pub fn options(name: &str, start: u32, upgrades: bool) -> OperatorOptions {
 pub fn clock(cluster: &Cluster) -> Clock {
     let cluster = cluster.clone();
     Clock::new(move || cluster.now())
+}
+
+/// The page of metrics at `address`. The virtual clock stands still meanwhile.
+pub async fn page(address: SocketAddr) -> String {
+    let ask = move || {
+        let mut server = TcpStream::connect(address).unwrap();
+        server.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut page = String::new();
+        server.read_to_string(&mut page).unwrap();
+        page
+    };
+    tokio::task::spawn_blocking(ask).await.unwrap()
 }

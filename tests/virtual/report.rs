@@ -6,6 +6,7 @@
 
 mod campaigns;
 mod process;
+mod suspended;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -49,7 +49,8 @@ pub const REFRESH_SECONDS: u32 = 120;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSkewReportSpec {
-    /// While this is true, the operator does not write the report, which stays as it is. By default false.
+    /// While this is true, the report keeps what was last seen, and its conditions say that it is suspended. The metrics of
+    /// the operator still tell of the cluster as it is. By default false.
     #[serde(default)]
     pub suspend: bool,
     /// How often the report is written when nothing changes, in seconds, to prove that it is fresh; 30 to 3600. What
@@ -106,11 +107,11 @@ impl PolicyName {
 }
 
 /// What was observed, and how the policy judges it.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 // The default stands until the first status is written. kstatus takes an object without a status for done.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
-pub struct ClusterSkewReportStatus {
 #[schemars(extend("default" = { "observedGeneration": -1 }))]
+pub struct ClusterSkewReportStatus {
     /// The generation of the spec that this status is about; -1 until the first one is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,

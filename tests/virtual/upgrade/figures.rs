@@ -1,7 +1,6 @@
 //! What the operator's metrics say of a look that saw too little, and of one whose write failed.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::time::Duration;
 
 use evenkeel::operator::{OperatorOptions, operate};
@@ -9,23 +8,11 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::super::campaign::{Wrong, virtually};
-use super::super::replica::{clients, clock, options};
+use super::super::replica::{clients, clock, options, page};
 use super::super::script;
 use super::UP;
 use super::base::{self, Setting, UPGRADES};
 use super::watcher::rest::asked_well;
-
-/// The page of metrics at `address`. The virtual clock stands still meanwhile.
-pub async fn page(address: SocketAddr) -> String {
-    let ask = move || {
-        let mut server = TcpStream::connect(address).unwrap();
-        server.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        let mut page = String::new();
-        server.read_to_string(&mut page).unwrap();
-        page
-    };
-    tokio::task::spawn_blocking(ask).await.unwrap()
-}
 
 /// The page of metrics of an operator that ran for two minutes, with every request like one of `refused` answered by 403.
 fn after_two_minutes(refused: &[&str]) -> String {

@@ -15,12 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::campaign::{Wrong, virtually};
 use super::super::kube_api::Kube;
-use super::super::replica::replica_at;
+use super::super::replica::{page, replica_at};
 use super::super::script::{self, Step};
 use super::base::{self, CHANGERS, CLAIMS, Setting, UPGRADES};
 use super::ends::{ends, said};
 use super::executor::Executor;
-use super::figures::page;
 use super::watcher::Watcher;
 use super::watcher::faults::{attend, fair};
 use super::watcher::rest::{asked_well, at_rest};

@@ -18,12 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::campaign::{Wrong, virtually};
 use super::super::kube_api::Kube;
-use super::super::replica::{clients, clock, options};
+use super::super::replica::{clients, clock, options, page};
 use super::super::script::{self, Step};
 use super::attacks::steps;
 use super::base::{self, Setting, UPGRADES};
 use super::executor::Executor;
-use super::figures::page;
 use super::installed::{nodes_that_are, story};
 use super::watcher::rest::asked_well;
 use super::{UP, condition, people};
