@@ -46,8 +46,10 @@ pub enum Invalid {
     /// Two versions of one minor are on the way.
     #[error("spec.via names two versions of {0}; name one")]
     Via(Minor),
-    /// The end of an accepted risk is no day and no time.
-    #[error("acceptedRisks {0}: until {1} is no day and no time; write it like 2026-12-01")]
+    /// The end of an accepted risk is no day, and no time with an offset.
+    #[error(
+        "acceptedRisks {0}: until {1} is no day and no time with an offset; write it like 2026-12-01 or 2026-12-01T18:00:00Z"
+    )]
     Until(String, String),
     /// There is an executor for the first node where nodes do not move as a whole.
     #[error("controlPlane.firstExecutor needs controlPlane.unit Node")]
@@ -217,12 +219,14 @@ fn via(versions: impl Iterator<Item = Result<KubeVersion, Invalid>>) -> Result<V
 
 /// A day counts to its end, in UTC.
 fn accepted(risk: &AcceptedRisk) -> Result<upgrade::AcceptedRisk, Invalid> {
-    let no_time = || Invalid::Until(escape(&risk.finding), escape(&risk.until));
-    let day = || {
+    const DAY: usize = "2026-12-01".len();
+    let end_of_day = || {
         let next = risk.until.parse::<Date>().and_then(Date::tomorrow)?;
         next.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp())
     };
-    let until = risk.until.parse::<Timestamp>().or_else(|_| day()).map_err(|_| no_time())?;
+    // A time without an offset can be read as a day too: then the risk would be accepted for hours longer than it says.
+    let until = if risk.until.len() == DAY { end_of_day() } else { risk.until.parse() };
+    let until = until.map_err(|_| Invalid::Until(escape(&risk.finding), escape(&risk.until)))?;
     Ok(upgrade::AcceptedRisk {
         finding: risk.finding.as_str().into(),
         until,

@@ -85,14 +85,21 @@ fn what_is_written_of_groups_ways_and_risks() {
         until: until.to_owned(),
         reason: "tried".to_owned(),
     };
-    some.spec.accepted_risks = vec![risk("2026-12-01"), risk("2026-12-01T10:00:00Z")];
+    some.spec.accepted_risks =
+        ["2026-12-01", "2026-12-01T10:00:00Z", "2026-12-01T10:00+01:00"].map(risk).into();
     let upgrade = read(&some).unwrap();
     assert_eq!(upgrade.via, ["v1.37.2".parse().unwrap()]);
     let ends: Vec<String> = upgrade.accepted.iter().map(|risk| risk.until.to_string()).collect();
-    assert_eq!(ends, ["2026-12-02T00:00:00Z", "2026-12-01T10:00:00Z"], "a day counts to its end");
-    some.spec.accepted_risks = vec![risk("soon")];
-    let line = "acceptedRisks O5/a/b: until soon is no day and no time; write it like 2026-12-01";
-    assert_eq!(read(&some).unwrap_err().to_string(), line);
+    assert_eq!(ends, ["2026-12-02T00:00:00Z", "2026-12-01T10:00:00Z", "2026-12-01T09:00:00Z"]);
+    // Without its time the last one would be accepted for hours longer than it says.
+    for until in ["soon", "2026-12-24T18:00", "2026-12-24T18", "20261224", "2026-12-32"] {
+        some.spec.accepted_risks = vec![risk(until)];
+        let line = format!(
+            "acceptedRisks O5/a/b: until {until} is no day and no time with an offset; write it like 2026-12-01 or \
+             2026-12-01T18:00:00Z"
+        );
+        assert_eq!(read(&some).unwrap_err().to_string(), line);
+    }
     some.spec.accepted_risks.clear();
     some.spec.via = vec!["v1.37.2".to_owned(), "v1.37.3".to_owned()];
     let line = "spec.via names two versions of 1.37; name one";
