@@ -251,7 +251,9 @@ impl NodeDrain {
             forced.clear();
         }
         let stalled = stall(node, &left).map(|_| self.stalled.unwrap_or(seen.now));
-        let gives_up = stalled.map(|since| after(since, STALLED));
+        // Where the deadline deletes pods, the node is not given up for its stall: the next look is at the deadline then,
+        // which its step asks for.
+        let gives_up = stalled.map(|since| after(since, STALLED)).filter(|at| *at > seen.now);
         let again_at = earliest([again_at, gives_up]);
         DrainAsks { drain: Self { stalled, ..self }, permits, forced, reread, left, again_at }
     }

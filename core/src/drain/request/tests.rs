@@ -70,7 +70,9 @@ impl Toy {
             refused: &self.refused,
             now,
         };
-        let DrainDecision { actions, states, done, .. } = decide(&self.request, world);
+        let DrainDecision { actions, states, again_at, done, .. } = decide(&self.request, world);
+        // Whoever is told to look again at a time that is over does so at once, again and again.
+        assert!(again_at.is_none_or(|again| again > now), "{again_at:?} is not after {now}");
         self.states = states;
         self.confirmed.clear();
         for action in actions {

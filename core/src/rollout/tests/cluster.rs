@@ -271,7 +271,7 @@ impl Toy {
     pub(super) fn tick(&mut self) {
         self.seconds += 1;
         let decision = self.decided();
-        self.check_waits(&decision.status);
+        self.check_waits(&decision);
         self.freshness.absences.see(decision.status.away.clone(), at(self.seconds));
         let blocked = (!decision.status.preflight.is_empty()).then(|| self.upgrade.uid.clone());
         self.freshness.blocked.see(blocked, at(self.seconds));

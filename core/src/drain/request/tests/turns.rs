@@ -33,6 +33,21 @@ fn a_drain_that_forces_uses_the_deadline_of_pods_that_its_budgets_keep_on_their_
     .assert_eq(&run(2, vec![guard("etcd", "n-1"), guard("etcd", "n-2")]));
 }
 
+/// Each tick checks that no look is asked for at a time that is over.
+#[test]
+fn a_drain_that_forces_waits_for_its_deadline_where_only_that_lets_its_last_pod_go() {
+    let mut toy = Toy::new(1, vec![pod("cart", 1, "n-1")], vec![budget("cart", 0, 1, 1)]);
+    (toy.request.policy.timeout, toy.request.policy.on_timeout) =
+        (Some(SignedDuration::from_secs(60)), OnTimeout::Force);
+    expect_test::expect![[r#"
+        1 cordon n-1
+        62 reread n-1
+        63 delete cart-1
+        66 reread n-1
+        n-1: drained"#]]
+    .assert_eq(&toy.run());
+}
+
 /// Of the first budget by its name nothing may ever go, and of the other one pod at a time.
 #[test]
 fn a_drain_that_forces_does_not_open_two_nodes_whose_second_budget_lets_one_go_after_the_other() {

@@ -6,8 +6,10 @@ use crate::cluster::Component;
 use crate::fixture::at;
 
 impl Toy {
-    /// Whoever looks at what an upgrade waits for sees why it stands still, and no time that is over.
-    pub(super) fn check_waits(&self, status: &UpgradeStatus) {
+    /// Whoever looks at what an upgrade waits for sees why it stands still, and no time that is over. Whoever is told to look
+    /// again at such a time, and has nothing to do, looks again at once, and for as long as that is so.
+    pub(super) fn check_waits(&self, decision: &Decision) {
+        let Decision { actions, again_at, status } = decision;
         let UpgradeStatus { phase, waits, .. } = status;
         let of_person = |waiting: &Waiting| waiting.reason.ended_by() == EndedBy::Person;
         assert!(!phase.stalled() || waits.iter().any(of_person), "{phase:?} {waits:#?}");
@@ -16,6 +18,8 @@ impl Toy {
             waits.iter().all(|waiting| waiting.until.is_none_or(|until| until > now)),
             "{now} {waits:#?}"
         );
+        let comes = again_at.is_none_or(|again| again > now);
+        assert!(comes || !actions.is_empty(), "looks again at {again_at:?}, and it is {now}");
     }
 
     pub(super) fn check(&mut self) {
