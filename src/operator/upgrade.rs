@@ -151,6 +151,7 @@ impl Driver<'_> {
         kept.freshness.forget(&claims);
         kept.complain(&unreadable);
         self.jobs(kept);
+        kept.jobs.see_pods(&cluster, &claims, self.executors_namespace, now);
         let hidden: Vec<_> = inventory.leading.iter().map(|l| (l.component, l.to_string())).collect();
         kept.refused.forget(&claims, now);
         let (jobs, freshness, gates) = (kept.jobs.clone(), kept.freshness.clone(), kept.gates.clone());
@@ -331,7 +332,7 @@ impl Driver<'_> {
             Outcome::JobRefused { claim, why } => {
                 tracing::warn!(why, "the server refuses an executor's Job");
                 self.fails(kept, Reason::Api);
-                kept.jobs.refused.insert(claim, why);
+                kept.jobs.was_refused(claim, why, self.clock.now());
                 kept.again = Some(Instant::now() + AFTER_REFUSAL);
             }
             Outcome::JobTried { executor, template, refused } => {

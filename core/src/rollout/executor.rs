@@ -12,12 +12,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::action::Action;
 use super::claim::{AskedExecutor, Claim, ClaimState, Subject};
-use super::jobs::JobState;
+use super::jobs::{self, JobState, RefusedJob};
 use super::round::{Round, after};
 use crate::cluster::{Phase, Pod};
 use crate::upgrade::Executor;
 
-/// A Job that the server refuses is asked for again for so long; a quota or a webhook may be mended meanwhile.
+/// A Job that the server refuses is asked for again for so long from the first refusal; a quota or a webhook may be mended
+/// meanwhile.
 const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(2);
 
 /// A Job has a pod within a second or two. One that has none for so long is refused it.
@@ -198,9 +199,10 @@ fn job(
         (Some(JobState::Running), _) => {
             let failed = || last_words(round, claim).map(|said| format!("its pod {said}"));
             let pod = pod_waits(round, claim).or_else(failed);
-            let refused_at = after(since, NO_POD_FOR);
+            let now = round.world.now;
+            let refused_at = after(round.world.jobs.podless_since(claim, now), NO_POD_FOR);
             let podless = pods_of(round, claim).next().is_none();
-            let refused = (podless && refused_at <= round.world.now).then(|| no_pod(round));
+            let refused = (podless && refused_at <= now).then(|| no_pod(round));
             if let Some(why) =
                 too_late(refused.as_ref().or(pod.as_ref()).map_or("its Job still runs", |why| why))
             {
@@ -215,12 +217,13 @@ fn job(
             let pod = pod.map_or_else(String::new, |why| format!("; {why}"));
             ExecutorState::Working(format!("waits for the Job that takes {what}{pod}"))
         }
-        (None, _) if late.is_some() => {
-            let why = template(round, claim).err().unwrap_or_else(|| "it has no Job".to_owned());
+        (None, refused) if late.is_some() => {
+            let why = refused.map_or_else(|| "it has no Job".to_owned(), is_refused);
+            let why = template(round, claim).err().unwrap_or(why);
             ExecutorState::Failed(too_late(&why).unwrap_or_default())
         }
-        (None, Some(why)) if round.world.now >= after(since, REFUSED_FOR) => {
-            ExecutorState::Failed(format!("its Job is refused: {why}"))
+        (None, Some(refused)) if refused.has_lasted(REFUSED_FOR) => {
+            ExecutorState::Failed(is_refused(refused))
         }
         (None, _) if let Some(pod) = running_pod(round, claim) => {
             let pod = pod.full_name();
@@ -241,10 +244,11 @@ fn job(
                 template,
             });
             match refused {
-                Some(why) => {
-                    let until = after(since, REFUSED_FOR);
-                    round.wake(until);
-                    ExecutorState::Refused(format!("its Job is refused: {why}"), Some(until))
+                Some(refused) => {
+                    let until = refused.lasts_until(REFUSED_FOR);
+                    let until = Some(until).filter(|until| round.world.now < *until);
+                    until.into_iter().for_each(|until| round.wake(until));
+                    ExecutorState::Refused(is_refused(refused), until)
                 }
                 None => ExecutorState::Working(format!("starts the Job that takes {what}")),
             }
@@ -268,14 +272,14 @@ fn template(round: &Round<'_>, claim: &Claim) -> Result<Arc<str>, String> {
     Err(format!("its Job has not begun: {why}"))
 }
 
+/// What is said of a Job that the server refuses.
+fn is_refused(refused: &RefusedJob) -> String {
+    format!("its Job is refused: {}", refused.why)
+}
+
 /// The pods of a claim's Jobs, as far as they are seen.
 fn pods_of<'c>(round: &Round<'c>, claim: &'c Claim) -> impl Iterator<Item = &'c Pod> {
-    // Anybody may put the label on a pod of another namespace.
-    let namespace = round.world.executors;
-    let of_it = move |pod: &&Pod| {
-        *pod.namespace == *namespace && pod.traits().executor_of.as_ref() == Some(&claim.uid)
-    };
-    round.world.cluster.pods_on(&claim.subject.node).filter(of_it)
+    jobs::pods_of(round.world.cluster, round.world.executors, claim)
 }
 
 /// A pod of a claim's Jobs that has not ended.

@@ -1,14 +1,20 @@
-//! What the server says to the Jobs of executors.
+//! What the server says to the Jobs of executors, and which pods they have.
 //!
 //! Here belong its answers and how they are remembered; which Jobs it is asked about is decided in `trial.rs`, and what
-//! follows for a claim in `executor.rs`. The invariant: an answer to one template says nothing of another.
+//! follows for a claim in `executor.rs`. The invariants: an answer to one template says nothing of another; and the time for
+//! which a Job has been refused, or without a pod, counts from when that was first seen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use super::claim::Claim;
+use super::claim::{Claim, ClaimState};
+use super::since::Since;
+use crate::cluster::{Cluster, Pod};
+
+/// A refusal that was not repeated for so long is over: nobody asked meanwhile, or nobody answered.
+const REFUSAL_LASTS: SignedDuration = SignedDuration::from_mins(1);
 
 /// How an executor's Job stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +32,35 @@ pub enum JobState {
 pub struct Jobs {
     /// Jobs that exist, by claim UID and attempt.
     pub made: BTreeMap<(Arc<str>, u32), JobState>,
-    /// Why the Job of a claim was refused when it was to be made, in one line, by claim UID.
-    pub refused: BTreeMap<Arc<str>, String>,
+    /// The Jobs that were refused when they were to be made, by claim UID.
+    pub refused: BTreeMap<Arc<str>, RefusedJob>,
     /// What was said to Jobs that were only tried, by executor.
     pub tried: BTreeMap<Arc<str>, Trial>,
+    /// Since when Jobs that run have had no pod, by claim UID.
+    podless: Since<Arc<str>>,
+}
+
+/// The refusal of a Job that was to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedJob {
+    /// Why, in one line, as the server said last.
+    pub why: String,
+    /// When it was refused for the first time, without a gap until now.
+    since: Timestamp,
+    /// When it was refused last.
+    at: Timestamp,
+}
+
+impl RefusedJob {
+    /// When it has been refused for `wait`, if it goes on.
+    pub(super) fn lasts_until(&self, wait: SignedDuration) -> Timestamp {
+        self.since.saturating_add(wait).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Whether it was refused again after `wait`.
+    pub(super) fn has_lasted(&self, wait: SignedDuration) -> bool {
+        self.at.duration_since(self.since) >= wait
+    }
 }
 
 /// What the server said to the Job of an executor that was only tried.
@@ -51,6 +82,29 @@ impl Jobs {
         self.made.get(&(claim.uid.clone(), claim.attempt))
     }
 
+    /// Remembers that the server refused at `at` to make the Job of the claim of that UID, for the reason `why`.
+    pub fn was_refused(&mut self, claim: Arc<str>, why: String, at: Timestamp) {
+        let goes_on = |before: &&RefusedJob| before.at <= at && at.duration_since(before.at) < REFUSAL_LASTS;
+        let since = self.refused.get(&claim).filter(goes_on).map_or(at, |before| before.since);
+        self.refused.insert(claim, RefusedJob { why, since, at });
+    }
+
+    /// Takes in which Jobs of `claims` that run have no pod in `cluster` at `now`. Their pods are in the namespace `executors`.
+    pub fn see_pods(&mut self, cluster: &Cluster, claims: &[Claim], executors: &str, now: Timestamp) {
+        let runs = |claim: &&Claim| {
+            matches!(claim.state, ClaimState::Upgrading { .. }) && self.of(claim) == Some(&JobState::Running)
+        };
+        let podless = |claim: &&Claim| pods_of(cluster, executors, claim).next().is_none();
+        let podless = claims.iter().filter(runs).filter(podless).map(|claim| claim.uid.clone());
+        let podless: Vec<Arc<str>> = podless.collect();
+        self.podless.see(podless, now);
+    }
+
+    /// Since when the Job of `claim` has had no pod, as seen at `now`, when it has none.
+    pub(super) fn podless_since(&self, claim: &Claim, now: Timestamp) -> Timestamp {
+        self.podless.of(&claim.uid, now).unwrap_or(now)
+    }
+
     /// Remembers what the server said at `at` to the Job of `executor` by `template`: why it would refuse it, if it would.
     pub fn was_tried(
         &mut self,
@@ -63,6 +117,19 @@ impl Jobs {
         let times = if refused.is_some() { before.saturating_add(1) } else { 0 };
         self.tried.insert(executor, Trial { template, refused, times, at });
     }
+}
+
+/// The pods of the Jobs of `claim`, which are in the namespace `executors`, as far as they are seen.
+pub(super) fn pods_of<'c>(
+    cluster: &'c Cluster,
+    executors: &'c str,
+    claim: &'c Claim,
+) -> impl Iterator<Item = &'c Pod> {
+    // Anybody may put the label on a pod of another namespace.
+    let of_it = move |pod: &&Pod| {
+        *pod.namespace == *executors && pod.traits().executor_of.as_ref() == Some(&claim.uid)
+    };
+    cluster.pods_on(&claim.subject.node).filter(of_it)
 }
 
 /// What was said to the Job of `template`, as it is now.

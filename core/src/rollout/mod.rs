@@ -66,7 +66,7 @@ pub use forecast::{Forecast, forecast};
 pub use gate_object::{GateFound, Gates};
 pub use hold_reason::{Hold, NodeOut, OutOf};
 pub use hop::planned;
-pub use jobs::{JobState, Jobs, Trial};
+pub use jobs::{JobState, Jobs, RefusedJob, Trial};
 pub use leftovers::{abandoned, deleted_unreadable, orphans};
 pub use not_opened::NotOpened;
 pub use queue::Queue;

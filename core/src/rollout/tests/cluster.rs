@@ -270,8 +270,7 @@ impl Toy {
     /// One second: decide, write, let the cluster go on.
     pub(super) fn tick(&mut self) {
         self.seconds += 1;
-        let decision = self.decided();
-        self.check_waits(&decision);
+        let decision = self.look();
         self.freshness.absences.see(decision.status.away.clone(), at(self.seconds));
         let blocked = (!decision.status.preflight.is_empty()).then(|| self.upgrade.uid.clone());
         self.freshness.blocked.see(blocked, at(self.seconds));
@@ -387,7 +386,7 @@ impl Toy {
             Action::StartJob { uid, attempt, claim, .. } => {
                 self.log.push(format!("StartJob {claim}"));
                 match &self.refuses {
-                    Some(why) => _ = self.jobs.refused.insert(uid, why.clone()),
+                    Some(why) => self.jobs.was_refused(uid, why.clone(), at(self.seconds)),
                     None => _ = self.jobs.made.insert((uid, attempt), JobState::Running),
                 }
             }

@@ -58,6 +58,45 @@ fn a_job_that_is_refused_later_is_told_and_then_failed() {
     );
 }
 
+/// What the server says of the Job counts from when it says so, not from when the node was given to its executor: somebody
+/// may delete the Job, and the operator may be away.
+#[test]
+fn a_job_fails_two_minutes_after_it_is_refused_for_the_first_time() {
+    let mut toy = with_job(1);
+    let deadline = SignedDuration::from_hours(1);
+    toy.upgrade.executors.insert("job".into(), Executor::Job { template: "{}".into(), deadline });
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
+    toy.pass(600);
+    toy.jobs.made.clear();
+    toy.refuses = Some("exceeded quota".to_owned());
+    let refused = "its Job is refused: exceeded quota";
+    toy.run_until(10, |toy| message(toy, "n-1") == refused);
+    (0..100).for_each(|_| toy.tick());
+    assert_eq!((toy.kubelets("Upgrading"), message(&toy, "n-1").as_str()), (1, refused));
+    let until = |toy: &Toy| toy.status().waits.iter().find_map(|of| of.until);
+    assert!(until(&toy).is_some(), "it says until when it is asked: {:?}", toy.status().waits);
+    // Nobody asked for a while: counting begins anew.
+    toy.pass(300);
+    (0..100).for_each(|_| toy.tick());
+    assert_eq!(toy.kubelets("Upgrading"), 1, "{}", message(&toy, "n-1"));
+    toy.run_until(30, |toy| toy.kubelets("Failed") == 1);
+    assert!(message(&toy, "n-1").starts_with(refused), "{}", message(&toy, "n-1"));
+}
+
+#[test]
+fn a_job_that_is_refused_at_its_deadline_says_so() {
+    let mut toy = with_job(1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
+    toy.pass(240);
+    toy.jobs.made.clear();
+    toy.refuses = Some("exceeded quota".to_owned());
+    toy.run_until(100, |toy| toy.kubelets("Failed") == 1);
+    let line = "was not observed within 300 s: its Job is refused: exceeded quota";
+    assert!(message(&toy, "n-1").contains(line), "{}", message(&toy, "n-1"));
+}
+
 #[test]
 fn a_job_has_until_its_deadline_and_is_never_run_again_after_it() {
     let mut toy = with_job(1);
@@ -134,6 +173,20 @@ fn a_job_that_gets_no_pod_is_told_long_before_its_deadline() {
     toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
     let message = message(&toy, "n-1");
     assert!(message.contains(&format!("was not observed within 300 s: {line}")), "{message}");
+}
+
+/// A watch tells of a new pod a moment later.
+#[test]
+fn a_job_whose_pod_is_made_anew_is_not_said_to_get_none() {
+    let mut toy = with_job(1);
+    toy.broken = Some("n-1".to_owned());
+    toy.run_until(600, |toy| !toy.jobs.made.is_empty());
+    (0..90).for_each(|_| toy.tick());
+    toy.podless = true;
+    (0..50).for_each(|_| toy.tick());
+    let told = |toy: &Toy| toy.status().waits.iter().any(|of| of.reason == WaitReason::JobRefused);
+    assert!(!told(&toy), "{:?}", toy.status().waits);
+    toy.run_until(20, told);
 }
 
 /// Its pod has its grace period, and a second executor beside it would be one too many.

@@ -6,9 +6,17 @@ use crate::cluster::Component;
 use crate::fixture::at;
 
 impl Toy {
+    /// What is decided now, as the operator looks at it, and checked.
+    pub(super) fn look(&mut self) -> Decision {
+        self.jobs.see_pods(&self.cluster, &self.claims, "executors", at(self.seconds));
+        let decision = self.decided();
+        self.check_waits(&decision);
+        decision
+    }
+
     /// Whoever looks at what an upgrade waits for sees why it stands still, and no time that is over. Whoever is told to look
     /// again at such a time, and has nothing to do, looks again at once, and for as long as that is so.
-    pub(super) fn check_waits(&self, decision: &Decision) {
+    fn check_waits(&self, decision: &Decision) {
         let Decision { actions, again_at, status } = decision;
         let UpgradeStatus { phase, waits, .. } = status;
         let of_person = |waiting: &Waiting| waiting.reason.ended_by() == EndedBy::Person;
