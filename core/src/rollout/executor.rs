@@ -135,7 +135,9 @@ fn stands(round: &mut Round<'_>, claim: &Claim, since: Timestamp, seen: &Effect)
         round.wake(until);
         return ExecutorState::Working(format!("waits for executor {} to take {what}", subject.executor));
     }
-    round.wake(until);
+    if !late {
+        round.wake(until);
+    }
     job(round, claim, &what, since, (late.then_some(seconds), matches!(seen, Effect::All)))
 }
 

@@ -345,5 +345,8 @@ fn no_claim_fails_by_its_deadline_before_its_job_was_read_afresh() {
     assert!(decision.actions.iter().all(|action| !matches!(action, Action::Record { .. })));
     toy.freshness.reread_jobs.insert(uid, at(toy.seconds));
     let fails = |action: &Action| matches!(action, Action::Record { state: ClaimState::Failed { .. }, .. });
-    assert!(toy.decided().actions.iter().any(fails), "{:?}", toy.decided().actions);
+    let decision = toy.decided();
+    assert!(decision.actions.iter().any(fails), "{:?}", decision.actions);
+    // Where that write fails, a time that is over would have it sent again at once, and again.
+    assert!(decision.again_at.is_none_or(|again| again > at(toy.seconds)), "{:?}", decision.again_at);
 }
