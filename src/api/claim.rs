@@ -245,6 +245,39 @@ pub fn unreadable_claim(object: &DynamicObject, why: String) -> UnreadableClaim 
     }
 }
 
+/// What was there before the executor began, as it is stored.
+fn before_of(status: &NodeUpgradeStatus) -> Before {
+    let names = |stored: &[String]| stored.iter().map(|name| name.as_str().into()).collect();
+    let part = |part: &ComponentBefore| (part.component, part.incarnation.as_str().into());
+    let asked = |until: &Time| AskedExecutor { job: status.executor_kind == JOB, until: until.0 };
+    Before {
+        incarnation: status.incarnation_before.as_str().into(),
+        parts: status.components_before.iter().map(part).collect(),
+        not_ready: names(&status.not_ready_before),
+        static_pods: names(&status.static_pods_before),
+        asked: status.deadline_time.as_ref().map(asked),
+    }
+}
+
+/// `told`, which also stores what was there `before` the executor began.
+fn with_before(told: NodeUpgradeStatus, before: &Before) -> NodeUpgradeStatus {
+    let names = |all: &[Arc<str>]| all.iter().map(ToString::to_string).collect();
+    let part = |(component, incarnation): &(Component, Arc<str>)| ComponentBefore {
+        component: *component,
+        incarnation: incarnation.to_string(),
+    };
+    let kind = before.asked.as_ref().map_or("", |of| if of.job { JOB } else { EXTERNAL });
+    NodeUpgradeStatus {
+        incarnation_before: before.incarnation.to_string(),
+        components_before: before.parts.iter().map(part).collect(),
+        not_ready_before: names(&before.not_ready),
+        static_pods_before: names(&before.static_pods),
+        executor_kind: kind.to_owned(),
+        deadline_time: before.asked.as_ref().map(|asked| Time(asked.until)),
+        ..told
+    }
+}
+
 /// The core's value of a stored claim.
 ///
 /// # Errors
@@ -262,22 +295,8 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
             ClaimState::Draining { since: timed()?, stalled: status.stalled_time.as_ref().map(|time| time.0) }
         }
         "Upgrading" => {
-            let before = Before {
-                incarnation: status.incarnation_before.as_str().into(),
-                parts: status
-                    .components_before
-                    .iter()
-                    .map(|part| (part.component, part.incarnation.as_str().into()))
-                    .collect(),
-                not_ready: status.not_ready_before.iter().map(|name| name.as_str().into()).collect(),
-                static_pods: status.static_pods_before.iter().map(|name| name.as_str().into()).collect(),
-                asked: status
-                    .deadline_time
-                    .as_ref()
-                    .map(|until| AskedExecutor { job: status.executor_kind == JOB, until: until.0 }),
-            };
             let observed = status.observed_time.as_ref().map(|time| time.0);
-            ClaimState::Upgrading { since: timed()?, before, observed }
+            ClaimState::Upgrading { since: timed()?, before: before_of(&status), observed }
         }
         "Upgraded" => ClaimState::Upgraded { at: timed()? },
         "Parked" => {
@@ -286,7 +305,7 @@ pub fn claim_of(object: &NodeUpgrade) -> Result<Claim, BadClaim> {
             let for_a_person = ConditionType::Stalled.holds(&status.conditions);
             ClaimState::Parked { since, retry_at, for_a_person }
         }
-        "Failed" => ClaimState::Failed { since: timed()? },
+        "Failed" => ClaimState::Failed { since: timed()?, before: before_of(&status) },
         other => {
             let run = "run the version of evenkeel that wrote it";
             let why =
@@ -376,31 +395,14 @@ pub fn status_of(
         ClaimState::Draining { since: at, stalled } => {
             NodeUpgradeStatus { since: since(*at), stalled_time: stalled.map(Time), ..told }
         }
-        ClaimState::Upgraded { at } | ClaimState::Failed { since: at } => {
-            NodeUpgradeStatus { since: since(*at), ..told }
+        ClaimState::Upgraded { at } => NodeUpgradeStatus { since: since(*at), ..told },
+        ClaimState::Failed { since: at, before } => {
+            with_before(NodeUpgradeStatus { since: since(*at), ..told }, before)
         }
-        ClaimState::Upgrading { since: at, before, observed } => NodeUpgradeStatus {
-            since: since(*at),
-            observed_time: observed.map(Time),
-            incarnation_before: before.incarnation.to_string(),
-            components_before: before
-                .parts
-                .iter()
-                .map(|(component, incarnation)| ComponentBefore {
-                    component: *component,
-                    incarnation: incarnation.to_string(),
-                })
-                .collect(),
-            not_ready_before: before.not_ready.iter().map(ToString::to_string).collect(),
-            static_pods_before: before.static_pods.iter().map(ToString::to_string).collect(),
-            executor_kind: before
-                .asked
-                .as_ref()
-                .map_or("", |of| if of.job { JOB } else { EXTERNAL })
-                .to_owned(),
-            deadline_time: before.asked.as_ref().map(|asked| Time(asked.until)),
-            ..told
-        },
+        ClaimState::Upgrading { since: at, before, observed } => {
+            let told = NodeUpgradeStatus { since: since(*at), observed_time: observed.map(Time), ..told };
+            with_before(told, before)
+        }
         ClaimState::Parked { since: at, retry_at, .. } => {
             NodeUpgradeStatus { since: since(*at), retry_time: Some(Time(*retry_at)), ..told }
         }

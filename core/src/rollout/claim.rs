@@ -91,6 +91,8 @@ pub enum ClaimState {
     Failed {
         /// When the executor was given up.
         since: Timestamp,
+        /// What the executor found: what it was asked for may be observed after all, and is compared with it.
+        before: Before,
     },
 }
 

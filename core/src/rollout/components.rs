@@ -211,7 +211,7 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
             round.blocked.push(Waiting::new(WaitReason::JobRefused, line).until(until));
         }
         ExecutorState::Failed(why) => {
-            round.record(claim, ClaimState::Failed { since: now }, why.clone());
+            round.record(claim, ClaimState::Failed { since: now, before: before.clone() }, why.clone());
             round.blocks(WaitReason::STEP_FAILED, why);
         }
     }

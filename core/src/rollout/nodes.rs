@@ -120,16 +120,17 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
                 round.record(claim, ClaimState::Upgraded { at: now }, "reached the target while parked");
             }
         }
-        ClaimState::Failed { .. } => failed(round, claim, node),
+        ClaimState::Failed { before, .. } => failed(round, claim, node, before),
     }
 }
 
 /// Looks after a node whose executor failed: it may be observed after all, or a person deletes its claim.
-fn failed(round: &mut Round<'_>, claim: &Claim, node: &Node) {
-    let waits =
-        waits_for(round.world.cluster, node, &Before::default()).or_else(|| works_still(round, claim));
+fn failed(round: &mut Round<'_>, claim: &Claim, node: &Node, before: &Before) {
+    let observed = at_target(node, claim) && node.ready;
+    let waits = || waits_for(round.world.cluster, node, before).or_else(|| works_still(round, claim));
+    let waits = observed.then(waits).flatten();
     let misses = round.missing.iter().any(|place| place.name == node.name);
-    if at_target(node, claim) && node.ready && waits.is_none() && !misses {
+    if observed && waits.is_none() && !misses {
         if !give_back(round, node, claim) {
             let at = round.world.now;
             round.record(claim, ClaimState::Upgraded { at }, "observed at the target after all");
@@ -137,7 +138,12 @@ fn failed(round: &mut Round<'_>, claim: &Claim, node: &Node) {
     } else if claim.ending {
         goes_with(round, claim, settle(round.world.cluster, claim));
     }
-    round.blocks(WaitReason::NODE_FAILED, format!("{}: {}", node.name, claim.message));
+    let Node { name, kubelet, .. } = node;
+    let line = match waits {
+        Some(waits) => format!("{name}: observed at {kubelet} after all, but {waits}"),
+        None => format!("{name}: {}", claim.message),
+    };
+    round.blocks(WaitReason::NODE_FAILED, line);
 }
 
 /// Whether part of the control plane is away, so that pods that leave may not be replaced, and none is asked to leave. The
@@ -376,7 +382,8 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
             round.blocked.push(Waiting::new(WaitReason::JobRefused, line).until(until));
         }
         ExecutorState::Failed(why) => {
-            round.record(claim, ClaimState::Failed { since: now }, format!("{why}; the node stays cordoned"));
+            let state = ClaimState::Failed { since: now, before: before.clone() };
+            round.record(claim, state, format!("{why}; the node stays cordoned"));
             round.blocks(WaitReason::NODE_FAILED, format!("{}: {why}", node.name));
         }
     }

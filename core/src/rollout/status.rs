@@ -267,7 +267,7 @@ fn out(mine: &[&Claim], notes: &RoundNotes) -> Vec<NodeOut> {
     let of_claim = |claim: &&Claim| {
         let (state, since) = match claim.state {
             ClaimState::Parked { since, .. } => (OutOf::Parked, since),
-            ClaimState::Failed { since } => (OutOf::Failed, since),
+            ClaimState::Failed { since, .. } => (OutOf::Failed, since),
             _ => return None,
         };
         let (node, reason) = (claim.subject.node.clone(), claim.message.clone());

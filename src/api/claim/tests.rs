@@ -24,13 +24,15 @@ fn what_moves_together_is_stored_and_read() {
         let static_pods = vec!["kube-system/etcd-cp-1".into()];
         let before = Before { parts, not_ready, static_pods, asked: Some(asked), ..Before::default() };
         let since = Timestamp::UNIX_EPOCH;
-        let state = ClaimState::Upgrading { since, before, observed: Some(since) };
-        let mut object = NodeUpgrade::new("up.x.cp-1", spec_of("up", "uid", &subject));
-        object.status = Some(status_of(&object, &state, 1, "", &[], Timestamp::UNIX_EPOCH));
-        let text = serde_json::to_value(&object).unwrap();
-        assert_eq!(text["spec"].get("components").is_some(), !components.is_empty());
-        let read = claim_of(&serde_json::from_value(text).unwrap()).unwrap();
-        assert_eq!((read.subject, read.state), (subject, state));
+        let failed = ClaimState::Failed { since, before: before.clone() };
+        for state in [ClaimState::Upgrading { since, before, observed: Some(since) }, failed] {
+            let mut object = NodeUpgrade::new("up.x.cp-1", spec_of("up", "uid", &subject));
+            object.status = Some(status_of(&object, &state, 1, "", &[], Timestamp::UNIX_EPOCH));
+            let text = serde_json::to_value(&object).unwrap();
+            assert_eq!(text["spec"].get("components").is_some(), !components.is_empty());
+            let read = claim_of(&serde_json::from_value(text).unwrap()).unwrap();
+            assert_eq!((read.subject, read.state), (subject.clone(), state));
+        }
     }
 }
 
@@ -91,7 +93,7 @@ fn kstatus_reads_from_a_claim_how_it_stands() {
         (ClaimState::Upgraded { at }, "Current", ["True", "False", "False"]),
         (parked(false), "InProgress", ["Unknown", "True", "False"]),
         (parked(true), "Failed", ["False", "False", "True"]),
-        (ClaimState::Failed { since: at }, "Failed", ["False", "False", "True"]),
+        (ClaimState::Failed { since: at, before: Before::default() }, "Failed", ["False", "False", "True"]),
     ] {
         let mut object = claim();
         assert_eq!(kstatus(&stored(&object)), "InProgress", "nothing is written of it");
@@ -121,7 +123,7 @@ fn a_condition_of_a_claim_keeps_the_time_at_which_it_became_so() {
     for (second, state) in [
         (1, ClaimState::Draining { since: at(1), stalled: None }),
         (2, ClaimState::Upgrading { since: at(2), before: Before::default(), observed: None }),
-        (3, ClaimState::Failed { since: at(3) }),
+        (3, ClaimState::Failed { since: at(3), before: Before::default() }),
         (4, ClaimState::Upgraded { at: at(4) }),
     ] {
         object.status = Some(status_of(&object, &state, 1, "", &[], at(second)));

@@ -253,25 +253,25 @@ fn a_job_that_was_cleaned_up_while_nobody_looked_is_not_run_again() {
     assert_eq!(toy.log.iter().filter(|line| line.starts_with("StartJob")).count(), 1, "{:?}", toy.log);
 }
 
+fn of_daemon_set(name: &str, ready: bool) -> Pod {
+    let owner = Owner {
+        api_version: "apps/v1".into(),
+        kind: "DaemonSet".into(),
+        name: name.into(),
+        uid: format!("uid-{name}").into(),
+    };
+    Pod { owner: Some(Arc::new(owner)), ready, ..pod(name, 1, "n-1") }
+}
+
 #[test]
 fn a_daemon_set_that_was_broken_before_holds_nobody_up() {
-    let broken = |ready| Pod {
-        owner: Some(Arc::new(Owner {
-            api_version: "apps/v1".into(),
-            kind: "DaemonSet".into(),
-            name: "logs".into(),
-            uid: "uid-logs".into(),
-        })),
-        ready,
-        ..pod("logs", 1, "n-1")
-    };
     let ends_at = |was_ready: bool| {
         let mut toy = Toy::new(1, 1);
         toy.stays_unready = !was_ready;
-        toy.cluster.set_pod(broken(was_ready));
+        toy.cluster.set_pod(of_daemon_set("logs", was_ready));
         toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
         toy.stays_unready = true;
-        toy.cluster.set_pod(broken(false));
+        toy.cluster.set_pod(of_daemon_set("logs", false));
         toy.run_to_the_end(300);
         toy.phase()
     };
@@ -281,6 +281,29 @@ fn a_daemon_set_that_was_broken_before_holds_nobody_up() {
         UpgradePhase::NodesFailed,
         "one that the upgrade broke is waited for, until the deadline"
     );
+}
+
+/// A node that is at the target after all, whose claim failed, waits for no more than one that comes there in time.
+#[test]
+fn a_failed_node_waits_for_no_daemon_set_that_was_broken_before() {
+    let mut toy = with_job(1);
+    (toy.stays_unready, toy.broken) = (true, Some("n-1".to_owned()));
+    toy.cluster.set_pod(of_daemon_set("logs", false));
+    toy.run_until(900, |toy| toy.kubelets("Failed") == 1);
+    toy.cluster.set_pod(of_daemon_set("net", false));
+    toy.jobs.made.values_mut().for_each(|job| *job = JobState::Complete);
+    let now = at(toy.seconds);
+    toy.cluster.change_node("n-1", |node| {
+        (node.kubelet, node.heartbeat) = (Observed::Known("v1.37.1".parse().unwrap()), Some(now));
+    });
+    (0..5).for_each(|_| toy.tick());
+    let line = "n-1: observed at v1.37.1 after all, but DaemonSet pod shop/net-1 is not ready";
+    let status = toy.status();
+    assert_eq!((status.phase, status.message.as_str()), (UpgradePhase::NodesFailed, line));
+    assert!(toy.cluster.node("n-1").unwrap().unschedulable);
+    toy.cluster.set_pod(of_daemon_set("net", true));
+    toy.run_until(10, |toy| toy.phase() == UpgradePhase::Completed);
+    assert!(!toy.cluster.node("n-1").unwrap().unschedulable);
 }
 
 /// The claim owns the Job, so that the server would kill it with the claim.

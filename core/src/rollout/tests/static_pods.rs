@@ -5,6 +5,7 @@ use super::cluster::Toy;
 use crate::cluster::{Component, Node, Pod};
 use crate::fixture::{node, pod};
 use crate::plan::Stage;
+use crate::version::Observed;
 
 /// The copy of a static pod of `node` in the API.
 fn mirror(app: &str, node: &str, ready: bool) -> Pod {
@@ -111,4 +112,26 @@ fn a_static_pod_that_is_away_with_its_kubelet_takes_no_stage_back() {
     toy.cluster.set_instances(whole);
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), UpgradePhase::Completed);
+}
+
+/// Its kubelet may have come when the executor's time was over, and the member of etcd not at all.
+#[test]
+fn a_failed_control_plane_node_is_not_given_back_before_its_static_pods_are_back() {
+    let mut toy = Toy::new(1, 1);
+    toy.cluster.set_node(Node { control_plane: true, ..node("cp-1", "v1.36.4") });
+    toy.cluster.set_pod(mirror("etcd", "cp-1", true));
+    let of_cp = |toy: &Toy, state: &str| {
+        toy.claims.iter().any(|c| *c.name == *"up.kubelet.cp-1" && c.state.name() == state)
+    };
+    toy.run_until(900, |toy| of_cp(toy, "Draining"));
+    toy.broken = Some("cp-1".to_owned());
+    toy.run_until(900, |toy| of_cp(toy, "Failed"));
+    toy.cluster.remove_pod("shop", "etcd-cp-1");
+    toy.cluster.change_node("cp-1", |node| node.kubelet = Observed::from_report("v1.37.1"));
+    (0..5).for_each(|_| toy.tick());
+    assert!(of_cp(&toy, "Failed") && toy.cluster.node("cp-1").unwrap().unschedulable, "{:?}", toy.log);
+    let line = "cp-1: observed at v1.37.1 after all, but static pod shop/etcd-cp-1 is not back";
+    assert!(toy.status().lines().iter().any(|said| said == line), "{:?}", toy.status().lines());
+    toy.cluster.set_pod(mirror("etcd", "cp-1", true));
+    toy.run_until(10, |toy| of_cp(toy, "Upgraded"));
 }
