@@ -38,6 +38,8 @@ const DRAINED: &str = "drained; the executor may work";
 const NOBODY_IS_ASKED: &str = "no pod is asked to leave until the whole control plane answers at the target";
 /// What a claim says of a node whose pods stay.
 const ONLY_CORDONED: &str = "cordoned; its pods stay, because only its patch changes";
+/// What is said of a node that failed, behind the reason, while it is cordoned by us.
+const STAYS_CORDONED: &str = "; the node stays cordoned";
 /// A claim remembers at most so many `DaemonSets` that were not ready before.
 const MAX_NOT_READY: usize = 20;
 
@@ -138,12 +140,19 @@ fn failed(round: &mut Round<'_>, claim: &Claim, node: &Node, before: &Before) {
     } else if claim.ending {
         goes_with(round, claim, settle(round.world.cluster, claim));
     }
+    // What was true when the claim failed may not be so any more.
+    let said = claim.message.strip_suffix(STAYS_CORDONED).filter(|_| !stays_cordoned(claim, node));
     let Node { name, kubelet, .. } = node;
     let line = match waits {
         Some(waits) => format!("{name}: observed at {kubelet} after all, but {waits}"),
-        None => format!("{name}: {}", claim.message),
+        None => format!("{name}: {}", said.unwrap_or(&claim.message)),
     };
     round.blocks(WaitReason::NODE_FAILED, line);
+}
+
+/// Whether `node`, which nothing more is done about, stays cordoned by `claim`. A person may have uncordoned it.
+fn stays_cordoned(claim: &Claim, node: &Node) -> bool {
+    node.unschedulable && holds(claim, node)
 }
 
 /// Whether part of the control plane is away, so that pods that leave may not be replaced, and none is asked to leave. The
@@ -383,7 +392,8 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
         }
         ExecutorState::Failed(why) => {
             let state = ClaimState::Failed { since: now, before: before.clone() };
-            round.record(claim, state, format!("{why}; the node stays cordoned"));
+            let stays = if stays_cordoned(claim, node) { STAYS_CORDONED } else { "" };
+            round.record(claim, state, format!("{why}{stays}"));
             round.blocks(WaitReason::NODE_FAILED, format!("{}: {why}", node.name));
         }
     }

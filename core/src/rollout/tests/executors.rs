@@ -244,6 +244,25 @@ fn what_became_of_a_job_is_recorded_with_the_end_of_its_claim() {
     assert_eq!(ends(&bad), Some(Some(failed)), "{:?}", bad.log);
 }
 
+/// A person may uncordon the node before its claim fails, and afterwards.
+#[test]
+fn a_failed_node_is_said_to_stay_cordoned_only_while_it_does() {
+    const STAYS: &str = "; the node stays cordoned";
+    for uncordoned_before in [false, true] {
+        let mut toy = toy(1, Executor::External { deadline: SignedDuration::from_mins(5) });
+        toy.broken = Some("n-1".to_owned());
+        toy.run_until(600, |toy| toy.kubelets("Upgrading") > 0);
+        toy.cluster.change_node("n-1", |node| node.unschedulable = !uncordoned_before);
+        toy.run_until(400, |toy| toy.kubelets("Failed") == 1);
+        assert_eq!(message(&toy, "n-1").ends_with(STAYS), !uncordoned_before, "{}", message(&toy, "n-1"));
+        toy.tick();
+        assert_eq!(toy.status().message.ends_with(STAYS), !uncordoned_before, "{}", toy.status().message);
+        toy.cluster.change_node("n-1", |node| node.unschedulable = false);
+        assert!(!toy.status().message.contains(STAYS), "{}", toy.status().message);
+        assert!(toy.status().message.starts_with("n-1: kubelet on n-1 from"), "{}", toy.status().message);
+    }
+}
+
 #[test]
 fn what_is_seen_of_a_kubelet_is_told_while_it_is_waited_for_and_when_it_failed() {
     let change = |toy: &mut Toy, ready: bool, version: &str| {
