@@ -1,0 +1,117 @@
+//! What becomes of the requests of upgrades: each answer is folded in, so that the next decision sees it.
+//!
+//! Here belongs what an outcome changes in the caches and in what is kept between two looks. The invariant: whatever was
+//! not done is counted as a failure, and decided anew.
+
+use std::time::Duration;
+
+use evenkeel_core::disruption::answer::Answer;
+use kube::ResourceExt as _;
+use tokio::time::Instant;
+
+use super::super::metrics::{self, Reason};
+use super::figures::label;
+use super::{AFTER_FAILURE, Driver, UpgradesKept};
+use crate::act::{JobNow, Outcome, ReadNow};
+
+/// How long to wait after the server refused a Job: until then a person may have removed the reason, such as a full
+/// quota.
+const AFTER_REFUSAL: Duration = Duration::from_secs(15);
+
+impl Driver<'_> {
+    /// Folds in what a write returned, so that the next decision sees it.
+    pub(super) fn take(&self, kept: &mut UpgradesKept, outcome: Outcome) {
+        kept.complaints.hear(&outcome);
+        match outcome {
+            Outcome::Claim(claim) => {
+                let state = claim.data["status"]["state"].as_str().unwrap_or("Claimed");
+                let message = claim.data["status"]["message"].as_str().unwrap_or_default();
+                tracing::info!(claim = claim.name_any(), state, message, "claim");
+                self.claims.apply_own(*claim);
+            }
+            Outcome::ClaimGone { name, uid } => {
+                tracing::info!(claim = &*name, "claim deleted");
+                self.claims.deleted_own("", &name, &uid);
+            }
+            Outcome::Node(node) => self.observer.nodes.apply_own(*node),
+            Outcome::Read(read) => {
+                self.was_read(kept, read);
+                kept.again = Some(Instant::now());
+            }
+            Outcome::NotDrained { line, read } => {
+                tracing::info!(line, "the world had moved on");
+                self.was_read(kept, read);
+                self.fails(kept, Reason::Conflict);
+            }
+            Outcome::Upgrade(object) => {
+                if object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
+                    let uid = object.uid().unwrap_or_default();
+                    self.upgrades.deleted_own("", &object.name_any(), &uid);
+                } else {
+                    self.upgrades.apply_own(*object);
+                }
+            }
+            Outcome::Job(job) => self.jobs.apply_own(*job),
+            Outcome::JobRefused { claim, why } => {
+                tracing::warn!(why, "the server refuses an executor's Job");
+                self.fails(kept, Reason::Api);
+                kept.jobs.was_refused(claim, why, self.clock.now());
+                kept.again = Some(Instant::now() + AFTER_REFUSAL);
+            }
+            Outcome::JobTried { executor, template, refused } => {
+                if let Some(why) = &refused {
+                    tracing::warn!(executor = &*executor, why, "the server would refuse an executor's Job");
+                }
+                kept.jobs.was_tried(executor, template, refused, self.clock.now());
+                kept.again = Some(Instant::now());
+            }
+            Outcome::Eviction { uid, charge, answer } => {
+                self.metrics.evicted(label(&answer));
+                kept.sent.answered(uid, charge, &answer, self.clock.now());
+            }
+            Outcome::Deletion { uid, answer } => {
+                self.metrics.evicted(match answer {
+                    Answer::Accepted(_) => metrics::Eviction::Forced,
+                    _ => label(&answer),
+                });
+                kept.sent.deleted(uid, &answer, self.clock.now());
+            }
+            Outcome::Lost(line) => {
+                tracing::info!(line, "the world had moved on");
+                self.fails(kept, Reason::Conflict);
+            }
+            Outcome::Refused { write, why } => {
+                tracing::warn!(%write, why, "the server refuses a write");
+                self.fails(kept, Reason::Api);
+                kept.refused.refused(write, why, self.clock.now());
+                kept.again = Some(Instant::now() + AFTER_FAILURE);
+            }
+            Outcome::Failed(line) => {
+                kept.complaints.failed(&line, "a write failed");
+                self.fails(kept, Reason::Api);
+                kept.again = Some(Instant::now() + AFTER_FAILURE);
+            }
+            Outcome::NotLeading => self.fails(kept, Reason::LeadershipLost),
+        }
+    }
+
+    /// Takes in what was read.
+    fn was_read(&self, kept: &mut UpgradesKept, read: ReadNow) {
+        match read {
+            ReadNow::Node { name, node, pods, version, job } => {
+                self.observer.reread(&name, node.map(|node| *node), pods, &version);
+                kept.freshness.reread.insert(name, self.clock.now());
+                if let Some(JobNow { claim, name, found, version }) = job {
+                    self.jobs.reread(found, &version, |seen| *seen.name == name);
+                    kept.freshness.reread_jobs.insert(claim, self.clock.now());
+                }
+            }
+            ReadNow::Attachments { all, version } => {
+                self.observer.reread_attachments(all, &version);
+                kept.freshness.attachments = self.clock.now();
+            }
+            ReadNow::Leases { asked, leaders } => kept.freshness.renewals.were_read(&leaders, asked),
+            ReadNow::Gate { object, found } => kept.gates.was_read(object, found, self.clock.now()),
+        }
+    }
+}
