@@ -29,6 +29,15 @@ pub struct Hands {
     pub(super) clock: Clock,
 }
 
+/// What was known of the objects of an action when it was decided.
+#[derive(Default)]
+pub struct Known {
+    /// The stored claim that it moves on, if it moves one on.
+    pub claim: Option<Arc<DynamicObject>>,
+    /// UID of the Node that it reads, if it reads one.
+    pub node: Option<Arc<str>>,
+}
+
 impl Hands {
     /// Hands that write with `effects` while `authority` lasts, take the time from `clock`, and create the
     /// executors' Jobs in `executors_namespace`.
@@ -37,13 +46,8 @@ impl Hands {
         Self { effects, authority, executors_namespace: executors_namespace.into(), events, clock }
     }
 
-    /// Carries out `action` of `upgrade`. `claim` is the stored claim that it moves on, if it moves one on.
-    pub async fn perform(
-        &self,
-        upgrade: &ClusterUpgrade,
-        action: Action,
-        claim: Option<Arc<DynamicObject>>,
-    ) -> Outcome {
+    /// Carries out `action` of `upgrade`, where `known` is what was known of its objects.
+    pub async fn perform(&self, upgrade: &ClusterUpgrade, action: Action, known: Known) -> Outcome {
         let write = action.write(&upgrade.name_any());
         let done = match action {
             Action::Claim { name, subject } => self.create_claim(upgrade, &name, &subject).await,
@@ -58,7 +62,7 @@ impl Hands {
                 drained,
             } => {
                 let next = NextState { state, attempt, message, blockers, job };
-                match claim {
+                match known.claim {
                     Some(claim) => self.record(upgrade, &claim, &resource_version, next, drained).await,
                     None => Err(Stop::Lost(format!("record NodeUpgrade {name}: it is gone"))),
                 }
@@ -66,7 +70,7 @@ impl Hands {
             Action::Release { claim, uid, resource_version, finalizers } => {
                 self.delete_claim(claim, uid, &resource_version, finalizers).await
             }
-            Action::Reread { node, job } => self.reread(node, job).await,
+            Action::Reread { node, job } => self.reread(node, known.node, job).await,
             Action::ReadAttachments => self.read_attachments().await,
             Action::ReadLeases => self.read_leases().await,
             Action::ReadGate { object } => self.read_gate(object).await,

@@ -15,7 +15,7 @@ use kube::{CustomResourceExt as _, Resource as _, ResourceExt as _};
 use serde_json::json;
 
 use super::actions::{Hands, claims, nodes};
-use super::outcome::{FIELD_MANAGER, NextState, Outcome, ReadNow, Stop, stop};
+use super::outcome::{FIELD_MANAGER, NextState, Outcome, ReadNow, Stop, gone, is_absent, stop};
 use super::status::unknown_field;
 use crate::api::upgrade::FINALIZER;
 use crate::api::{ClusterUpgrade, NodeUpgrade, decode, job_result, spec_of, status_of};
@@ -84,13 +84,16 @@ impl Hands {
     }
 
     /// Reads the node and its pods afresh: what follows cannot be undone, and a watch may be behind. [`Stop::Lost`]
-    /// when the node is not cordoned by this claim; what was found, when a pod that must leave is still on it.
+    /// when the node is not cordoned by this claim; what was found, when it is gone or a pod that must leave is still on it.
     async fn confirm(&self, drained: &Drained) -> Result<Option<Outcome>, Stop> {
         let Drained { node: expected, mark, rules } = drained;
         let name = &expected.name;
         let mut names = Interner::default();
-        let node = self.send(async |client| nodes(client).get(name).await).await;
-        let found = node.map_err(|error| stop(&format!("read node {name}"), &error))?;
+        let found = match self.send(async |client| nodes(client).get(name).await).await {
+            Ok(found) => found,
+            Err(error) if is_absent(&error, name) => return Ok(Some(gone(expected))),
+            Err(error) => return Err(stop(&format!("read node {name}"), &error)),
+        };
         let node = &found.clone().keep(&mut names).node;
         let ours = node.cordoned_by.as_deref() == Some(mark.as_str());
         if node.uid != expected.uid || !node.unschedulable || !ours {

@@ -19,7 +19,7 @@ mod outcome;
 mod reread;
 pub mod status;
 
-pub use actions::Hands;
+pub use actions::{Hands, Known};
 pub use authority::{Authority, Effects, NotDone};
 pub use event::Events;
 pub use job::ATTEMPT_LABEL;

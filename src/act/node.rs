@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::actions::{Hands, claims, nodes};
 use super::authority::{Authority, Effects, NotDone};
-use super::outcome::{FIELD_MANAGER, Outcome, Stop, stop};
+use super::outcome::{FIELD_MANAGER, Outcome, Stop, gone, is_absent, stop};
 use crate::api::ConditionStatus;
 use crate::observe::lean;
 
@@ -55,9 +55,11 @@ impl Hands {
     }
 
     async fn patch_node(&self, node: &NodeRef, annotations: Value, spec: Value) -> Result<Outcome, Stop> {
-        let sent = patch(&self.effects, &self.authority, node, (&annotations, &spec), false).await;
-        let node = sent.map_err(|error| stop(&format!("patch node {}", node.name), &error))?;
-        Ok(Outcome::Node(Box::new(node)))
+        match patch(&self.effects, &self.authority, node, (&annotations, &spec), false).await {
+            Ok(patched) => Ok(Outcome::Node(Box::new(patched))),
+            Err(error) if is_absent(&error, &node.name) => Ok(gone(node)),
+            Err(error) => Err(stop(&format!("patch node {}", node.name), &error)),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::cluster::Leader;
+use evenkeel_core::cluster::{Leader, NodeRef};
 use evenkeel_core::disruption::answer::{Answer, WEBHOOK_AWAY};
 use evenkeel_core::disruption::{CORDON_MANAGER, Charge};
 use evenkeel_core::rollout::{Blocker, ClaimState, GateFound, JobState, Write};
@@ -32,6 +32,13 @@ pub enum Outcome {
     },
     /// The Node as the server has it now.
     Node(Box<lean::Node>),
+    /// The Node that was asked for is gone; nothing was changed.
+    NodeGone {
+        /// Its name.
+        name: Arc<str>,
+        /// Its UID: another one of the name may be there by now.
+        uid: Arc<str>,
+    },
     /// What a request found that only reads.
     Read(ReadNow),
     /// A node that was seen empty is not, by a fresh look, and nothing was changed.
@@ -99,7 +106,7 @@ pub enum ReadNow {
     Node {
         /// The node's name.
         name: Arc<str>,
-        /// The Node; none if there is none of that name.
+        /// The Node; none if there is none of that name, and none was known.
         node: Option<Box<lean::Node>>,
         /// All of its pods, whatever the watch had shown.
         pods: Vec<lean::Pod>,
@@ -188,6 +195,18 @@ pub(super) fn stop(what: &str, error: &NotDone) -> Stop {
             None => Stop::Failed(line),
         },
     }
+}
+
+/// Whether the server says that there is no object of that name. What else may answer 404, such as a proxy or a server
+/// that starts, names none.
+pub(super) fn is_absent(error: &NotDone, name: &str) -> bool {
+    let NotDone::Failed(kube::Error::Api(status)) = error else { return false };
+    status.code == 404 && status.details.as_ref().is_some_and(|details| details.name == name)
+}
+
+/// What became of a request for `node`, which is gone.
+pub(super) fn gone(node: &NodeRef) -> Outcome {
+    Outcome::NodeGone { name: Arc::clone(&node.name), uid: Arc::clone(&node.uid) }
 }
 
 /// Why the server refuses such a write, if it refused for a reason that lasts: a quota, a webhook, a policy, a wrong

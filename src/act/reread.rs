@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::actions::{Hands, nodes};
-use super::outcome::{JobNow, Outcome, ReadNow, Stop, stop};
+use super::outcome::{JobNow, Outcome, ReadNow, Stop, is_absent, stop};
 use crate::api::job_name;
 use crate::observe::fold::Watched as _;
 use crate::observe::interner::Interner;
@@ -18,9 +18,23 @@ use crate::observe::lean;
 
 impl Hands {
     /// The Node of that name, if there is one, and its pods; and with them `job`, by the UID of its claim and the attempt.
-    pub(super) async fn reread(&self, name: Arc<str>, job: Option<(Arc<str>, u32)>) -> Result<Outcome, Stop> {
-        let node = self.send(async |client| nodes(client).get_opt(&name).await).await;
-        let node = node.map_err(|error| stop(&format!("read node {name}"), &error))?.map(Box::new);
+    /// `known` is the UID of the Node that was known before: if there is none now, that one is gone, and nothing else is
+    /// read.
+    pub(super) async fn reread(
+        &self,
+        name: Arc<str>,
+        known: Option<Arc<str>>,
+        job: Option<(Arc<str>, u32)>,
+    ) -> Result<Outcome, Stop> {
+        let node = self.send(async |client| nodes(client).get(&name).await).await;
+        let node = match (node, known) {
+            (Ok(node), _) => Some(Box::new(node)),
+            (Err(error), Some(uid)) if is_absent(&error, &name) => {
+                return Ok(Outcome::NodeGone { name, uid });
+            }
+            (Err(error), None) if error.code() == Some(404) => None,
+            (Err(error), _) => return Err(stop(&format!("read node {name}"), &error)),
+        };
         let (pods, version) = self.pods_of(&name).await?;
         let job = match job {
             Some((claim, attempt)) => Some(self.job_of(claim, attempt).await?),

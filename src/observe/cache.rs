@@ -120,6 +120,11 @@ impl<K: Watched> Cache<K> {
         });
     }
 
+    /// Folds in that the server did not know the name of the object with `uid`.
+    pub fn absent(&self, namespace: &str, name: &str, uid: &str) {
+        self.0.change(|fold| fold.absent(namespace, name, uid));
+    }
+
     /// Folds in that we deleted the object with `uid` and that it was gone at once.
     pub fn deleted_own(&self, namespace: &str, name: &str, uid: &str) {
         self.0.change(|fold| fold.deleted_own(namespace, name, uid));

@@ -2,7 +2,10 @@
 //!
 //! This module does no I/O, reads no clock and takes no lock. The invariants: an older version of an object never
 //! replaces a newer one; an object that a complete list does not name is dropped, unless it was written after the list;
-//! and a set that may lack an object says so until a list without a fault.
+//! an object that was deleted does not come back, unless a later list names it; and a set that may lack an object says so
+//! until a list without a fault.
+
+mod gone;
 
 use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +14,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
+use self::gone::Gone;
 use super::interner::{Detail, Interner};
 
 /// A kind that is watched: the type itself is its wire form, [`Watched::Kept`] is what stays in memory of it.
@@ -154,8 +158,8 @@ pub struct Unseen {
 #[derive(Debug)]
 pub struct Fold<K: Watched> {
     entries: BTreeMap<Key, Entry<K::Kept>>,
-    /// UIDs that we deleted and whose last events may still be on their way.
-    deleted: BTreeMap<Key, Box<str>>,
+    /// Of these, older events and answers may still be on their way.
+    gone: Gone,
     names: Interner,
     /// The keys that changed; `None` where anything may have changed, as before the first [`Fold::news`].
     news: Option<BTreeSet<Key>>,
@@ -171,7 +175,7 @@ impl<K: Watched> Default for Fold<K> {
     fn default() -> Self {
         Self {
             entries: BTreeMap::new(),
-            deleted: BTreeMap::new(),
+            gone: Gone::default(),
             names: Interner::default(),
             news: None,
             round: 0,
@@ -275,7 +279,6 @@ impl<K: Watched> Fold<K> {
         for key in gone {
             self.changed(key);
         }
-        self.deleted.clear();
         self.names.sweep();
         // Keys that are inserted in order leave the nodes of a B-tree half empty. A tree built from all keys at once
         // has full nodes.
@@ -302,7 +305,11 @@ impl<K: Watched> Fold<K> {
         let meta = object.meta();
         let key = self.key(&object);
         let version = ResourceVersion::read(meta.resource_version.as_deref());
-        if self.deleted.get(&key).is_some_and(|uid| Some(uid.as_ref()) == meta.uid.as_deref()) {
+        let uid = meta.uid.as_deref();
+        // A list that began after the deletion knows better.
+        if round > 0 && !self.gone.has_since(uid, round) {
+            self.gone.forget(uid);
+        } else if self.gone.has(uid) {
             return false;
         }
         let (wakes, key) = match self.entries.entry(key) {
@@ -335,8 +342,8 @@ impl<K: Watched> Fold<K> {
     pub fn delete(&mut self, object: &K) -> bool {
         let key = self.key(object);
         let meta = object.meta();
-        if self.deleted.get(&key).is_some_and(|uid| Some(uid.as_ref()) == meta.uid.as_deref()) {
-            self.deleted.remove(&key);
+        if let Some(uid) = meta.uid.as_deref() {
+            self.gone.remember(uid, self.round);
         }
         let version = ResourceVersion::read(meta.resource_version.as_deref());
         // What is newer than the deletion is another object of the same name.
@@ -363,12 +370,21 @@ impl<K: Watched> Fold<K> {
     /// Drops the object with `uid`, which we deleted and which is gone at once (no grace period, no finalizers).
     /// Returns whether it was held.
     pub fn deleted_own(&mut self, namespace: &str, name: &str, uid: &str) -> bool {
+        let held = self.absent(namespace, name, uid);
+        if held {
+            self.gone.remember(uid, self.round);
+        }
+        held
+    }
+
+    /// Drops the object with `uid`, whose name the server did not know: its deletion was lost on the way to us. An event
+    /// that tells of it later is believed, in case the answer was wrong. Returns whether it was held.
+    pub fn absent(&mut self, namespace: &str, name: &str, uid: &str) -> bool {
         let key = (self.names.text(namespace), name.into());
         let held = self.entries.get(&key).is_some_and(|entry| K::uid(&entry.kept) == Some(uid));
         if held {
             self.entries.remove(&key);
-            self.changed(key.clone());
-            self.deleted.insert(key, uid.into());
+            self.changed(key);
         }
         held
     }

@@ -154,9 +154,8 @@ impl Observer {
         self.apiservers.ask_now();
     }
 
-    /// Folds in the Node of that name and all of its pods, as separate requests read them; `version` is the
-    /// resourceVersion of the list of pods. So the caches know what a watch has not told yet or has lost. If `node`
-    /// is `None`, the Node stays until its watch tells that it is gone.
+    /// Folds in the Node of that name, if there is one, and all of its pods, as separate requests read them; `version` is
+    /// the resourceVersion of the list of pods. So the caches know what a watch has not told yet or has lost.
     pub fn reread(&self, name: &str, node: Option<Node>, pods: Vec<Pod>, version: &str) {
         if let Some(node) = node {
             self.nodes.apply_own(node);

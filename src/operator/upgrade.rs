@@ -43,7 +43,7 @@ use self::unseen::UnseenSince;
 use super::decoded::Decoded;
 use super::metrics::{Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, dropped, write};
-use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Outcome};
+use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Known, Outcome};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, decode, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
@@ -246,21 +246,30 @@ impl Driver<'_> {
             } else if let Action::Evict(permit) = &action {
                 kept.sent.sends(permit, self.clock.now());
                 let (hands, object) = (self.hands.clone(), Arc::clone(&object));
-                kept.evictions.spawn(async move { hands.perform(&object, action, None).await });
+                kept.evictions.spawn(async move { hands.perform(&object, action, Known::default()).await });
             } else if let Action::Delete(forced) = &action {
                 kept.sent.deletes(forced.asked(), self.clock.now());
                 let (hands, object) = (self.hands.clone(), Arc::clone(&object));
-                kept.evictions.spawn(async move { hands.perform(&object, action, None).await });
+                kept.evictions.spawn(async move { hands.perform(&object, action, Known::default()).await });
             } else {
-                let claim = match &action {
-                    Action::Record { claim, .. } => self.claims.get("", claim),
-                    _ => None,
-                };
-                writes.push(self.hands.perform(&object, action, claim));
+                let known = self.known_of(&action);
+                writes.push(self.hands.perform(&object, action, known));
             }
         }
         while let Some(outcome) = writes.next().await {
             self.take(kept, outcome);
+        }
+    }
+
+    /// What is known of the objects of `action` before it is carried out.
+    fn known_of(&self, action: &Action) -> Known {
+        match action {
+            Action::Record { claim, .. } => Known { claim: self.claims.get("", claim), ..Known::default() },
+            Action::Reread { node, .. } => {
+                let seen = self.observer.nodes.get("", node);
+                Known { node: seen.map(|seen| Arc::clone(&seen.node.uid)), ..Known::default() }
+            }
+            _ => Known::default(),
         }
     }
 

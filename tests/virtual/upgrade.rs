@@ -18,6 +18,7 @@ mod ends;
 mod executor;
 mod figures;
 mod forged;
+mod gone;
 mod installed;
 mod kinds;
 mod lease;

@@ -249,7 +249,9 @@ fn job(
                 Some(refused) => {
                     let until = refused.lasts_until(REFUSED_FOR);
                     let until = Some(until).filter(|until| round.world.now < *until);
-                    until.into_iter().for_each(|until| round.wake(until));
+                    if let Some(until) = until {
+                        round.wake(until);
+                    }
                     ExecutorState::Refused(is_refused(refused), until)
                 }
                 None => ExecutorState::Working(format!("starts the Job that takes {what}")),

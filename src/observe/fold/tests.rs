@@ -111,6 +111,55 @@ fn what_we_deleted_does_not_come_back() {
     assert_eq!(held(&fold), pairs(&[("a", "13")]));
 }
 
+/// An answer to a request of ours may be from before a deletion that the watch has told.
+#[test]
+fn what_a_watch_said_is_gone_does_not_come_back_by_an_older_answer() {
+    let mut fold = listed(&["a", "b"]);
+    assert!(fold.delete(&object("a", "12", "a")));
+    assert!(!fold.apply(object("a", "11", "a")), "it was read before its end");
+    assert!(!fold.apply(object("a", "opaque", "a")), "however its versions are written");
+    assert!(!fold.delete(&object("late", "13", "late")), "it was not held");
+    assert!(!fold.apply(object("late", "5", "late")));
+    assert_eq!(held(&fold), pairs(&[("b", "5")]));
+    assert!(fold.apply(object("a", "14", "second")), "another of its name");
+    assert!(!fold.apply(object("a", "15", "a")));
+    fold.list_begins_anew();
+    fold.listed(object("a", "14", "second"));
+    fold.listed(object("b", "5", "b"));
+    fold.list_ends("20");
+    assert!(!fold.apply(object("late", "5", "late")), "and after another list");
+    assert_eq!(held(&fold), pairs(&[("a", "14"), ("b", "5")]));
+}
+
+#[test]
+fn what_the_server_does_not_know_is_dropped_until_it_is_told_of_again() {
+    let mut fold = listed(&["a", "b"]);
+    fold.news();
+    assert!(!fold.absent("shop", "a", "second"), "another of its name may have come since");
+    assert!(fold.absent("shop", "a", "a"));
+    assert!(!fold.absent("shop", "a", "a"));
+    assert_eq!(held(&fold), pairs(&[("b", "5")]));
+    assert_eq!(fold.news(), News::These([("shop".into(), "a".into())].into()));
+    assert!(fold.apply(object("a", "12", "a")));
+}
+
+/// A storage that is restored has again what was deleted after it had been saved.
+#[test]
+fn what_a_later_list_names_is_there_whatever_was_said() {
+    let mut fold = listed(&["a"]);
+    fold.delete(&object("a", "12", "a"));
+    fold.list_begins();
+    assert!(fold.listed(object("a", "5", "a")));
+    fold.list_ends("10");
+    assert!(fold.apply(object("a", "11", "a")));
+    assert_eq!(held(&fold), pairs(&[("a", "11")]));
+    fold.list_begins();
+    fold.deleted_own("shop", "a", "a");
+    assert!(!fold.listed(object("a", "11", "a")), "we deleted it while the list was under way");
+    fold.list_ends("15");
+    assert!(fold.is_empty());
+}
+
 #[test]
 fn what_changed_is_told_once() {
     let told = |fold: &mut Test| match fold.news() {

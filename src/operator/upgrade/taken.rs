@@ -34,6 +34,11 @@ impl Driver<'_> {
                 self.claims.deleted_own("", &name, &uid);
             }
             Outcome::Node(node) => self.observer.nodes.apply_own(*node),
+            Outcome::NodeGone { name, uid } => {
+                tracing::info!(node = &*name, "the Node is gone");
+                self.observer.nodes.absent("", &name, &uid);
+                self.fails(kept, Reason::Conflict);
+            }
             Outcome::Read(read) => {
                 self.was_read(kept, read);
                 kept.again = Some(Instant::now());
