@@ -86,6 +86,7 @@ fn at(phase: UpgradePhase, object: &ClusterUpgrade, there: &Executors) -> Cluste
         nodes_of_hops: Vec::new(),
         stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),
         seen: Vec::new(),
+        hidden: Vec::new(),
         away: Vec::new(),
         undrainable: Vec::new(),
         in_flight: 0,
@@ -170,7 +171,7 @@ fn claims(cases: &mut Cases) {
         (ClaimState::Upgraded { at: NOW }, "Healthy"),
         (parked(false), "Progressing"),
         (parked(true), "Degraded"),
-        (ClaimState::Failed { since: NOW }, "Degraded"),
+        (ClaimState::Failed { since: NOW, before: Before::default() }, "Degraded"),
     ] {
         let line = format!("{}: why", state.name());
         object.status = Some(status_of(&object, &state, 1, "why", &[], NOW));

@@ -245,19 +245,21 @@ fn job(
                 subject: claim.subject.clone(),
                 template,
             });
-            match refused {
-                Some(refused) => {
-                    let until = refused.lasts_until(REFUSED_FOR);
-                    let until = Some(until).filter(|until| round.world.now < *until);
-                    if let Some(until) = until {
-                        round.wake(until);
-                    }
-                    ExecutorState::Refused(is_refused(refused), until)
-                }
-                None => ExecutorState::Working(format!("starts the Job that takes {what}")),
-            }
+            starts(round, what, refused)
         }
     }
+}
+
+/// What is said of a Job that is asked for, and was refused before, if it was.
+fn starts(round: &mut Round<'_>, what: &str, refused: Option<&RefusedJob>) -> ExecutorState {
+    let Some(refused) = refused else {
+        return ExecutorState::Working(format!("starts the Job that takes {what}"));
+    };
+    let until = Some(refused.lasts_until(REFUSED_FOR)).filter(|until| round.world.now < *until);
+    if let Some(until) = until {
+        round.wake(until);
+    }
+    ExecutorState::Refused(is_refused(refused), until)
 }
 
 /// The template of the Job that `claim` lacks. The error says why none begins: what the executor was when the node was

@@ -14,9 +14,9 @@ use evenkeel_core::rollout::EndedBy;
 use evenkeel_core::upgrade::{self, AbsentExecutor, Amount, ComponentPlace, Executor, NodeGroup, Upgrade};
 use evenkeel_core::version::{KubeVersion, Minor, ParseError, escape};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::jiff::SignedDuration;
 use k8s_openapi::jiff::civil::Date;
 use k8s_openapi::jiff::tz::TimeZone;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use super::drain;

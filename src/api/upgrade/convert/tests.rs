@@ -5,6 +5,7 @@ use kube::core::DynamicObject;
 use super::*;
 use crate::api::upgrade::status_schema::{ClusterUpgradeStatus, Plan};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 fn object(groups: &serde_json::Value) -> ClusterUpgrade {

@@ -52,6 +52,7 @@ fn decided(parked: Vec<NodeOut>) -> rollout::UpgradeStatus {
         nodes_of_hops: Vec::new(),
         stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),
         seen: Vec::new(),
+        hidden: Vec::new(),
         away: Vec::new(),
         undrainable: Vec::new(),
         in_flight: 0,
