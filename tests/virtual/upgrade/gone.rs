@@ -24,7 +24,7 @@ fn a_node_that_goes_while_it_is_read_once_more_does_not_come_back() {
     let begins = "at 0 deadline 60; at 0 executor kubelet/main-6 hang";
     let usual = run(1, &steps(begins));
     let is = |call: &&Call| call.agent == "evenkeel-a" && call.line() == "get nodes main-6";
-    let read = usual.calls.iter().filter(is).next_back().unwrap();
+    let read = usual.calls.iter().rfind(is).unwrap();
     let millis = (read.at - usual.calls[0].at).as_millis() as u64;
     // The pods of the node are listed with the next request.
     let script = [steps(begins), vec![call(read.nth + 1, 1, "delay:5"), at(millis + 2000, "leave main-6")]];
