@@ -2,7 +2,8 @@
 //!
 //! Here belongs only when a look is due and when the loop ends. The core decides, and [`crate::act`] sends. The
 //! invariants: one look sees all changes of one pause together; a change that comes during a look leads to another
-//! look; and the loop waits for the answer of every request that was sent, unless a person quits or the work fails.
+//! look; and the loop waits for the answer of every request that was sent, unless a person quits, the work fails, or the
+//! leadership is lost, with which the whole loop is dropped.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! What the server checks of single values that a person writes, and the sentence with which it refuses one.
 //!
 //! Never here: rules between fields, which stand where the fields do. The invariant: a value is checked by a rule with a
-//! sentence that says what to write. Of a value that does not match a pattern the server would show the pattern, of a number out
-//! of its range the bound, and of a text without a bound it could not tell what a rule costs.
+//! sentence that says what to write, because of a pattern or a range the server would show only the pattern or the bound. Each
+//! text has a longest length: without one the server refuses the rule, whose cost it cannot tell.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 

@@ -1,5 +1,6 @@
-//! Evenkeel's own code on a cluster that does not exist: every fault at every request, with what must always hold checked
-//! after every write, in virtual time.
+//! Evenkeel's own code on a cluster that does not exist: it meets faults at its requests, deaths at its writes, lost events
+//! and people, with what must always hold checked after every write, in virtual time. docs/virtual-cluster.md says how many
+//! of each are played.
 //!
 //! A run is a scenario, a seed and a script of faults. It fails when an invariant is broken or when it ends in another
 //! state than the run without faults. A script that fails is made as short as it can be before it is shown;

@@ -1,8 +1,9 @@
 //! A cordoned node of a drain that waits for its turn, and how long it may.
 //!
 //! Here belongs what has to be remembered of such a node. The invariants: the time that it may wait counts only while
-//! nothing keeps it from beginning but a budget from which no node that is being drained takes; and what it waits for
-//! is called gone only where a node that this drain is done with took it, or may have taken it before anybody looked.
+//! a budget alone keeps it from beginning, and no node that is being drained takes from that budget; and a budget is called
+//! used up for good only where this drain has finished with a node that took the rest of it, or may have taken it before
+//! this program looked for the first time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! One hop of a plan as work: its steps, its groups and waves, and about how long they take.
 //!
-//! Here belongs what follows what, and what goes on at the same time; how long one step takes is given, as a guess or
-//! as measured of earlier upgrades. Nothing here knows windows, soaks, nodes that are parked, or what others have to
-//! move first. The invariant: more nodes of a group, or more pods of a budget at once, never make the time longer.
+//! Here belongs which steps follow each other, and which go on at the same time; how long one step takes is given, as a
+//! guess or as earlier upgrades took. Windows, soaks and parked nodes never belong here, nor does what others have to move
+//! first. The invariant: more nodes of a group, or more pods of a budget at once, never make the time longer.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

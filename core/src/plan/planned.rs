@@ -1,7 +1,7 @@
 //! A plan together with its judgement, and the versions that it goes over.
 //!
-//! Plans are made in `make` and judged in `check`; here belongs only what becomes of both. The invariant: what may be
-//! carried out is a [`Checked`] plan, which the second judge alone gives out.
+//! Plans are made in `make` and judged in `check`; here belongs only the plan that passed the judgement, or why it did not.
+//! The invariant: what may be carried out is a [`Checked`] plan, which the second judge alone gives out.
 
 use super::check::{Checked, check};
 use super::hops::{Picked, Plan};

@@ -58,7 +58,8 @@ pub(super) fn last_step(
     mine.iter().fold(unclaimed.filter(|at| *at <= now).max(), last_of)
 }
 
-/// When the upgrade of `mine` began, which is known to have `started` then. The claims of an earlier hop are gone.
+/// When the upgrade of `mine` began: at its first claim that is still there, or when its status says that it `started`. The
+/// claims of an earlier hop are gone.
 pub(super) fn begun(mine: &[&Claim], started: Option<Timestamp>) -> Option<Timestamp> {
     mine.iter().filter_map(|claim| claim.created).chain(started).min()
 }
@@ -140,9 +141,9 @@ fn needs_a_person(leader: &Leader, stepped: Timestamp, since: Timestamp) -> Stri
     )
 }
 
-/// From when on the time of a drain counts that began within the second that begins at `since`: since the last step of the
-/// control plane, and since whoever leads its controllers after that took over, because nobody is asked to leave before.
-/// Both are read from the API. No drain has less than its time.
+/// From when on the time of a drain that began in the second of `since` counts. No pod is asked to leave before the controllers
+/// have taken up their work after the last step of the control plane, so that the time counts from then. Both are read from
+/// the API. No drain has less than its time.
 pub(super) fn counts_from(round: &Round<'_>, since: Timestamp) -> Timestamp {
     let since = after(since, WHOLE_SECOND);
     let Some(stepped) = round.stepped else { return since };

@@ -2,7 +2,7 @@
 //!
 //! Here belongs everything that only delays: failures, freezes and windows, soaks, zones, gates. Which node is next,
 //! and whether it can be emptied, is decided before. The invariants: nothing here stops what is in flight, and nothing
-//! is begun by an answer of another time: what was claimed, and then waited, is asked for once more.
+//! is begun because of an old answer: a claim that had to wait is asked for once more before it begins.
 
 use jiff::SignedDuration;
 

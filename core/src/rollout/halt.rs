@@ -1,8 +1,8 @@
 //! An upgrade that stops at the first node that could not be drained, and what lets it go on.
 //!
-//! Here belongs only the question whether it stopped; what that means for nodes is in `nodes` and `next_nodes`. The
-//! invariants: nothing is remembered for it but the node's parked claim; and no waiting ends it, only what somebody
-//! changed.
+//! Here belongs only the question whether a parked node stopped it; what that means for nodes, and a node that is not even
+//! begun, are in `nodes` and `next_nodes`. The invariants: the parked claim of the node is all that is remembered of the
+//! stop; and the stop does not end with time, but only with what somebody changed.
 
 use jiff::Timestamp;
 

@@ -1,9 +1,9 @@
 //! Which hop of the plan is carried out now.
 //!
 //! The plan is made anew at every look, from where the cluster is, so that its first hop is what is to be done next. A
-//! hop stays the current one while something of it is under way, something that was seen before is not seen, or a
-//! controller leads that nothing shows and nobody answers for: it may be a minor behind (policy,
-//! "kube-controller-manager, kube-scheduler, and cloud-controller-manager"). The invariant: what is not seen never
+//! hop stays the current one while something of it is under way; while a component that was seen before is not seen; and
+//! while a controller leads whose version nothing shows, unless a person answered for it, because it may be a minor behind
+//! (policy, "kube-controller-manager, kube-scheduler, and cloud-controller-manager"). The invariant: what is not seen never
 //! takes the upgrade to the next hop.
 
 use super::claim::Claim;

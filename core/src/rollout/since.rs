@@ -1,6 +1,6 @@
 //! Since when something has been so, as each look finds it, by the clock of the process that looks.
 //!
-//! Here belongs only the time; when it is too long is for those to say who ask. The invariants: the time begins anew
+//! Here belongs only the time; each caller says itself how long is too long. The invariants: the time begins anew
 //! when a look finds that it is not so; and losing all of it is safe, because then every time begins anew.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
-//! Soaks: what was done last is watched for a while before whoever comes after it begins.
+//! Soaks: a part of the upgrade that is done is watched for a while before the next part begins.
 //!
-//! Here belongs since when something is done; that is stored in the upgrade's status, because claims are deleted. The
+//! Here belongs since when each part is done; that is stored in the upgrade's status, because claims are deleted. The
 //! invariants: a soak counts from when everything of it was first seen to be done. A soak that is under way begins anew
 //! when something of it is not done any more. A soak that is over stays over. Only the soak of the controllers differs:
 //! it is stored only while a controller runs of which no claim says since when, and it begins anew whenever the control

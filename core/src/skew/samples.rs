@@ -1,4 +1,4 @@
-//! How many names stand for a crowd, and how they are written.
+//! How a line names a few of many, and counts the others.
 //!
 //! The invariant: a line does not grow with the cluster, and says how many it does not name.
 

@@ -1,6 +1,7 @@
 //! What stands in the way of a minor that somebody chose.
 //!
-//! Here belongs what the way itself would mend, and so is not in it; the rest is asked of `next.rs`. The invariant: a
+//! Here belongs which findings do not stand in the way because the upgrade itself mends them; the others come from
+//! `next.rs`. The invariant: a
 //! target that is let through leaves nothing outside the policy that the way to it does not bring back.
 
 use super::assess::assess;

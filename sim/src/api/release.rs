@@ -1,6 +1,6 @@
 //! The version that an API server plays. Servers of one cluster may play several.
 //!
-//! Here belongs what `/version` says; what versions do differently asks for `minor` where it is done.
+//! Here belongs what `/version` says; code that differs between versions asks for `minor` where it differs.
 
 use serde_json::{Value, json};
 

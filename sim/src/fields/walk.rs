@@ -1,6 +1,7 @@
 //! Walking two objects side by side along their shape.
 //!
-//! Here belong the difference, the fields that are spoken of, the merge and the cut; whose they are is in `managed`.
+//! Here belong the difference of two objects, the fields that an object sets, the merge, and the removal of fields; which
+//! manager owns a field is in `managed`.
 //! The invariant: all four take an object apart in the same way.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
-//! The words of the document that something depends on.
+//! The words of the document that programs match on.
 //!
-//! Here belongs how each is written. What a person reads instead never belongs here; that is in `words`. The invariant:
+//! Here belongs how each is written. The words that a person reads never belong here; they are in `words`. The invariant:
 //! a word that a later release wrote is kept as it was read, so that no document is spoiled by it.
 
 use std::fmt;

@@ -1,5 +1,5 @@
-//! What happens to the usual upgrade (static pods, an external executor, `controlPlane.unit: Component`): every fault at
-//! every request, deaths, failovers, lost events, people. What must hold is checked by the module above.
+//! What happens to the usual upgrade (static pods, an external executor, `controlPlane.unit: Component`): faults at requests,
+//! deaths, failovers, lost events, people. What must hold is checked by the module above.
 //!
 //! A run takes a second, so that a change is tried with a few of each kind. `EVENKEEL_CAMPAIGN=long` plays each fault at
 //! each request; of watches that end at most 120 for each kind, of events of Leases at most 40; and what clocks, machines

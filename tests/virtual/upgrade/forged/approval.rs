@@ -1,4 +1,4 @@
-//! The same of what nobody approved, and whose status says that somebody did.
+//! Forgeries of an approval: nobody approved the plan, and the status says that somebody did.
 
 use std::time::Duration;
 

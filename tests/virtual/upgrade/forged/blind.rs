@@ -1,4 +1,4 @@
-//! The same of events that are lost: they excuse what nobody could know of one object, and nothing else.
+//! Lost events: they excuse what the program could not know of one object, and nothing else.
 
 use std::time::Duration;
 

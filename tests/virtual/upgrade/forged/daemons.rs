@@ -1,4 +1,4 @@
-//! The same of a node that is called upgraded while a pod of its `DaemonSets` is not ready.
+//! Forgeries of a node that is called upgraded while a pod of its `DaemonSets` is not ready.
 
 use std::time::Duration;
 

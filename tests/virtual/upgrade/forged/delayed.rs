@@ -1,5 +1,5 @@
-//! The same of requests that a fault holds back: it excuses the one request that comes late, and nothing that the program
-//! does besides.
+//! Requests that a fault holds back: the fault excuses the one request that comes late, and nothing else that the program
+//! does.
 
 use std::time::Duration;
 

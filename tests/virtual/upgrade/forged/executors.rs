@@ -1,4 +1,4 @@
-//! The same of executors that are taken for each other.
+//! Forgeries of executors that are taken for each other.
 
 use serde_json::json;
 

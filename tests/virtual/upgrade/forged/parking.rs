@@ -1,4 +1,4 @@
-//! The same of nodes that are parked too early, are not given back, or are tried again too soon.
+//! Forgeries of parking: nodes that are parked too early, are not given back, or are tried again too soon.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The same of steps that move the control plane of a node as a whole.
+//! Forgeries of steps that move the control plane of a node as a whole.
 
 use std::time::Duration;
 

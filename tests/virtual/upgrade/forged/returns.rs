@@ -1,4 +1,4 @@
-//! The same of what has to be over, or back at work, before anything more is taken away or given back.
+//! Forgeries of what has to be over, or back at work, before anything more is taken away or given back.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The same of what only a person may answer for: hidden controllers, webhooks, plans that wait for their approval, and
+//! Forgeries of what only a person may answer for: hidden controllers, webhooks, plans that wait for their approval, and
 //! pods that would be lost.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The same of pods that a rule takes out of the drain, also where the drain forces.
+//! Forgeries of pods that a rule takes out of the drain, also where the drain forces.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The same of what the statuses of upgrades say: what is upgraded, what is waited for, and what may stay behind.
+//! Forgeries of what the statuses of upgrades say: what is upgraded, what is waited for, and what may stay behind.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Taints that nobody who writes as the operator may give, take away or leave behind.
+//! Forgeries of taints: those that the operator may not give, take away or leave behind.
 
 use std::time::Duration;
 

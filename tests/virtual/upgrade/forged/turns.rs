@@ -1,4 +1,4 @@
-//! The same of zones that go one after the other, of canaries, and of percentages.
+//! Forgeries of turns: zones that go one after the other, canaries, and percentages.
 
 use std::time::Duration;
 

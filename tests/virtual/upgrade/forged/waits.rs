@@ -1,4 +1,4 @@
-//! The same of what keeps anything new from being begun: windows, freezes, soaks, failures, zones and gates.
+//! Forgeries of what keeps anything new from being begun: windows, freezes, soaks, failures, zones and gates.
 
 use std::time::Duration;
 
