@@ -195,3 +195,17 @@ fn the_page_about_upgrades_names_every_other_reason_of_a_wait_and_who_ends_it() 
         assert_eq!(rows.iter().filter(fits).count(), 1, "{reason:?}");
     }
 }
+
+/// The reasons are words in one function. A kubectl is judged by the command line alone, and is in no report.
+#[test]
+fn the_page_about_the_report_names_every_reason_of_its_verdict() {
+    let read = |path: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let (code, page) = (read("src/api/report/convert.rs"), read("docs/report.md"));
+    let (_, code) = code.split_once("fn skew_reason(").unwrap();
+    let (code, _) = code.split_once("\n}\n").unwrap();
+    let reasons: Vec<&str> = code.split('"').skip(1).step_by(2).chain(["UnknownVersions"]).collect();
+    assert!(reasons.len() > 10, "{reasons:?}");
+    for reason in reasons {
+        assert!(reason == "KubectlSkew" || page.contains(&format!("`{reason}`")), "{reason}");
+    }
+}
