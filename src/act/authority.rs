@@ -1,13 +1,14 @@
 //! Who may write, and the one way in which a write is sent.
 //!
-//! Nothing here knows what is written. The invariants: the client for writes is reached only through
+//! Nothing here decides what is written. The invariants: the client for writes is reached only through
 //! [`Authority::send`]; a request first waits for its turn, then the authority is checked, then the request is sent and
 //! its timeout begins; and when a term of leadership ends, every request that is still on its way is given up.
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::runtime::events::Recorder;
+use kube::runtime::events::{Event, Recorder};
 use tokio::sync::Semaphore;
 
 use super::elect::{LeadershipLost, Term};
@@ -105,10 +106,26 @@ impl Effects {
     pub fn new(client: Client) -> Self {
         Self { client, turns: Arc::new(Semaphore::new(IN_FLIGHT)) }
     }
+}
 
-    /// The publisher of events, which counts events that repeat. Use it only inside of [`Authority::send`].
-    pub(super) fn recorder(&self) -> Recorder {
-        Recorder::new(self.client.clone(), "evenkeel".into())
+/// Publishes events as long as its authority lasts, and counts those that repeat; a clone counts with it. The recorder has a
+/// client of its own, so it does not leave this file.
+#[derive(Clone)]
+pub(super) struct EventPublisher {
+    recorder: Recorder,
+    effects: Effects,
+    authority: Authority,
+}
+
+impl EventPublisher {
+    pub(super) fn new(effects: Effects, authority: Authority) -> Self {
+        Self { recorder: Recorder::new(effects.client.clone(), "evenkeel".into()), effects, authority }
+    }
+
+    /// Sends `event` about `regarding`, once.
+    pub(super) async fn publish(&self, event: &Event, regarding: &ObjectReference) -> Result<(), NotDone> {
+        let request = async |_| self.recorder.publish(event, regarding).await;
+        self.authority.send(&self.effects, request).await
     }
 }
 

@@ -10,10 +10,10 @@ use evenkeel_core::rollout::ClaimState;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::DynamicObject;
-use kube::runtime::events::{Event, EventType, Recorder};
+use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt as _};
 
-use super::authority::{Authority, Effects, NotDone};
+use super::authority::{Authority, Effects, EventPublisher, NotDone};
 use super::outcome::NextState;
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType};
 
@@ -90,22 +90,18 @@ const fn told_of(
     })
 }
 
-/// Publishes events as long as its authority holds. A clone shares the recorder, which counts what repeats.
+/// Publishes events as long as its authority lasts. A clone shares the publisher, which counts what repeats.
 #[derive(Clone)]
-pub struct Events {
-    recorder: Recorder,
-    effects: Effects,
-    authority: Authority,
-}
+pub struct Events(EventPublisher);
 
 impl Events {
     /// Publishes with `effects`, as long as `authority` lasts.
     pub fn new(effects: Effects, authority: Authority) -> Self {
-        Self { recorder: effects.recorder(), effects, authority }
+        Self(EventPublisher::new(effects, authority))
     }
 
     /// Publishes an event about the new state of `claim`, if the state is worth one. The claim is the event's related
-    /// object: the recorder joins events that differ only in their note and keeps the first note, so without it the
+    /// object: the publisher joins events that differ only in their note and keeps the first note, so without it the
     /// events of two claims would become one.
     ///
     /// `stays` is whether it was in that state before, and has only another message.
@@ -140,7 +136,7 @@ impl Events {
     }
 
     /// Publishes `news` of the upgrade `regarding`. The related object is the node, or the upgrade at the `version` that says
-    /// so: with it the recorder never joins two events that say different things.
+    /// so: with it the publisher never joins two events that say different things.
     pub(super) fn upgrade(&self, regarding: ObjectReference, version: Option<String>, news: StatusNews) {
         let type_ = if news.warns { EventType::Warning } else { EventType::Normal };
         let related = match news.node {
@@ -178,9 +174,7 @@ impl Events {
             action: action.to_owned(),
             secondary: related,
         };
-        let sent =
-            self.authority.send(&self.effects, async |_| self.recorder.publish(&event, regarding).await);
-        match sent.await {
+        match self.0.publish(&event, regarding).await {
             Ok(()) | Err(NotDone::NotLeading(_)) => {}
             Err(error) => tracing::warn!(reason, error = error.line(), "event not written"),
         }
