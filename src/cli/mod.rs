@@ -4,6 +4,7 @@
 //! output carries data only, everything else goes to standard error; and an error is one line that says what happened,
 //! to what, and what to do next.
 
+mod absent;
 mod args;
 mod check;
 mod connect;

@@ -13,6 +13,7 @@ use evenkeel_core::disruption::preflight::{Cause, Question, bounds, causes, expl
 use evenkeel_core::version::escape;
 use jiff::{SignedDuration, Timestamp};
 
+use super::absent::{absent, absent_node};
 use super::args::{FormArgs, WhereArgs};
 use super::connect;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
@@ -214,7 +215,7 @@ pub(super) fn choose<'a>(
     }
     let find = |name: &String| {
         let name = name.strip_prefix("node/").unwrap_or(name);
-        cluster.node(name).ok_or_else(|| format!("there is no node {}", escape(name)))
+        cluster.node(name).ok_or_else(|| absent_node(name))
     };
     names.iter().map(find).collect()
 }
@@ -267,11 +268,15 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
     let rules = args.pods.rules();
     let cluster = &seen.cluster;
     let question = Question { cluster, nodes: Vec::new(), rules: &rules, timeout: None, now: seen.now };
-    let none = |what: String| format!("there is no {what}");
+    // Of a budget or a pod `what`, of which there are `all`.
+    let none = |what: &str, all: &str, namespace: &str, name: &str| {
+        let (namespace, name) = (escape(namespace), escape(name));
+        absent(&format!("{what} {namespace}/{name}"), &format!("kubectl get {all} -n {namespace}"))
+    };
     let mut subject = Vec::new();
     let explanation = match thing {
         DrainObject::Node(name) => {
-            let node = cluster.node(name).ok_or_else(|| none(format!("node {}", escape(name))))?;
+            let node = cluster.node(name).ok_or_else(|| absent_node(name))?;
             subject.push(("Object", format!("node/{}", node.name)));
             if node.unschedulable {
                 let by = node.cordoned_by.as_deref().map_or("somebody else".to_owned(), escape);
@@ -281,14 +286,14 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
         }
         DrainObject::Pod(namespace, name) => {
             let found = cluster.pod(namespace, name);
-            let pod = found.ok_or_else(|| none(format!("pod {}/{}", escape(namespace), escape(name))))?;
+            let pod = found.ok_or_else(|| none("pod", "pods", namespace, name))?;
             subject.push(("Object", format!("pod/{}/{}", pod.namespace, pod.name)));
             subject.push(("Node", pod.node.to_string()));
             explain::pod(&question, pod)
         }
         DrainObject::Budget(namespace, name) => {
             let found = cluster.budget(namespace, name);
-            let budget = found.ok_or_else(|| none(format!("pdb {}/{}", escape(namespace), escape(name))))?;
+            let budget = found.ok_or_else(|| none("pdb", "pdb", namespace, name))?;
             subject.push(("Object", format!("pdb/{}/{}", budget.namespace, budget.name)));
             explain::budget(&question, budget)
         }

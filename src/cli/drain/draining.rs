@@ -17,6 +17,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::super::absent::absent_node;
 use super::super::exit::EXIT_INTERRUPTED;
 use super::display::{Event, Teller};
 use super::interrupt::interrupts;
@@ -162,8 +163,7 @@ impl Draining {
         work.synced().await?;
         for (name, cache) in &work.nodes {
             let Some(node) = cache.get("", name) else {
-                let name = evenkeel_core::version::escape(name);
-                return Err(format!("there is no node {name}"));
+                return Err(absent_node(name));
             };
             work.kept.uids.insert(Arc::clone(name), Arc::clone(&node.node.uid));
         }

@@ -27,6 +27,7 @@ use jiff::SignedDuration;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
+use super::absent::absent_node;
 use super::args::ClusterArgs;
 use super::connect;
 use super::exit::{EXIT_FINDINGS, EXIT_OK};
@@ -308,7 +309,7 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
     let mut teller = Teller::new(args.output, clock.clone());
     let mut left = 0;
     for name in wanted {
-        let Some(node) = found.get(&name) else { return Err(format!("there is no node {}", escape(&name))) };
+        let Some(node) = found.get(&name) else { return Err(absent_node(&name)) };
         let say = |what: &'static str, line: String| Event::of_node(&name, what, line);
         let event = match node.cordoned_by.as_deref().and_then(CordonMark::read) {
             Some(CordonMark::Drain { since, by }) => match taken_off(&read, &effects, node).await {

@@ -12,7 +12,9 @@ use clap::{Args, ValueEnum};
 use evenkeel_core::text::harmless;
 use evenkeel_core::version::escape;
 use jiff::SignedDuration;
+use kube::ResourceExt as _;
 
+use super::absent::absent_beside;
 use super::args::{FormArgs, WhereArgs};
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
 use super::output;
@@ -59,7 +61,7 @@ pub(super) async fn run(args: StatusArgs) -> Result<u8, String> {
     let stored = read::stored(&args.place, "status").await?;
     let document = document(&stored, args.name.as_deref());
     if let Some(name) = args.name.as_deref().filter(|_| document.upgrades.is_empty()) {
-        return Err(absent(&stored, name));
+        return Err(absent(&args.place, &stored, name));
     }
     // An upgrade that was asked for by its name was found, whatever else there may be.
     let lacks = stored.lacks.as_deref().filter(|_| args.name.is_none());
@@ -89,7 +91,7 @@ pub(super) async fn run(args: StatusArgs) -> Result<u8, String> {
 pub(super) async fn explain(place: &WhereArgs, form: &FormArgs, name: &str) -> Result<u8, String> {
     let stored = read::stored(place, "explain").await?;
     let UpgradesDocument { mut upgrades, not_seen, .. } = document(&stored, Some(name));
-    let Some(upgrade) = upgrades.pop() else { return Err(absent(&stored, name)) };
+    let Some(upgrade) = upgrades.pop() else { return Err(absent(place, &stored, name)) };
     let stopped = upgrade.stalled;
     let mut subject = vec![("Object", format!("clusterupgrade/{}", upgrade.name))];
     subject.extend(stored.about.iter().cloned());
@@ -114,19 +116,27 @@ const fn code(stalled: bool) -> u8 {
     if stalled { EXIT_FINDINGS } else { EXIT_OK }
 }
 
-fn absent(stored: &StoredUpgrades, name: &str) -> String {
+fn absent(place: &WhereArgs, stored: &StoredUpgrades, name: &str) -> String {
     let name = escape(name);
-    match &stored.lacks {
-        Some(why) => format!("no ClusterUpgrade {name} can be read: {}", harmless(why)),
-        None => format!("there is no ClusterUpgrade {name}"),
+    if let Some(why) = &stored.lacks {
+        return format!("no ClusterUpgrade {name} can be read: {}", harmless(why));
     }
+    let others = stored.upgrades.iter().map(|upgrade| harmless(&upgrade.name_any()).into()).collect();
+    let elsewhere = match place.files.as_slice() {
+        [] => "--context names another cluster",
+        _ => NEEDED,
+    };
+    absent_beside(&format!("ClusterUpgrade {name}"), others, elsewhere)
 }
+
+/// What a file has to hold.
+const NEEDED: &str = "what is needed is the output of `kubectl get cup,nup -o yaml`";
 
 /// Why none is shown though there may be some.
 fn nothing(place: &WhereArgs, why: &str) -> String {
     let instead = match place.files.as_slice() {
-        [] => "",
-        _ => "; what is needed is the output of `kubectl get cup,nup -o yaml`",
+        [] => String::new(),
+        _ => format!("; {NEEDED}"),
     };
     format!("no ClusterUpgrade can be read: {}{instead}", harmless(why))
 }
