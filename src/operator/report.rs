@@ -28,7 +28,7 @@ use super::figures;
 use super::metrics::{Controller, Metrics, Reason, ReconcileOutcome};
 use crate::act::status::{NotWritten, create_report, dropped, write};
 use crate::act::{Authority, Effects, Events};
-use crate::api::report::{self, ClusterSkewReportStatus, Context, LiveFacts};
+use crate::api::report::{self, ClusterSkewReportStatus, Context, LiveFacts, Unready};
 use crate::api::{ClusterSkewReport, decode};
 use crate::clock::Clock;
 use crate::judgement::{Basis, judge};
@@ -256,9 +256,9 @@ impl Reporter<'_> {
         let leading: Vec<String> = inventory.leading.iter().map(ToString::to_string).collect();
         let unready = unseen.map(|missing| {
             let refused = missing.trouble == Trouble::Refused;
-            (if refused { "Forbidden" } else { "CollectorFailed" }, missing.reason.as_ref())
+            (if refused { Unready::Forbidden } else { Unready::CollectorFailed }, missing.reason.as_ref())
         });
-        let unready = outdated.map(|line| ("SchemaOutdated", line)).or(unready);
+        let unready = outdated.map(|line| (Unready::SchemaOutdated, line)).or(unready);
         let live = LiveFacts {
             leading: &leading,
             servers: &self.observer.servers(cluster),

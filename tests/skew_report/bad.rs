@@ -153,6 +153,7 @@ async fn definitions(cluster: &Cluster, replica: &Replica) -> TestResult {
     // What is stored is only cut when it is written.
     kubectl(cluster, &["annotate", "skew", "cluster", "look=again"]).await?;
     condition(cluster, "Ready", "False SchemaOutdated").await?;
+    condition(cluster, "Stalled", "True SchemaOutdated").await?;
     let line = message(cluster, "Ready").await?;
     assert!(
         line.contains("the server drops status.") && line.contains("kubectl apply -k config/crd"),

@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::bounds::short;
-use super::super::conditions::{ConditionStatus, ConditionType, conditions};
+use super::super::conditions::{ConditionStatus, ConditionType, Kstatus, conditions};
 use super::schema::{
     Apiserver, BlockingBudget, ClusterSkewReportStatus, NextMinor, Omitted, PolicyName, Row, SkewFinding,
 };
@@ -65,8 +65,35 @@ pub struct LiveFacts<'a> {
     pub before: &'a [Apiserver],
     /// The policy by which the report was judged.
     pub policy: PolicyName,
-    /// Why the report is not to be relied on, as reason and message of `Ready`.
-    pub unready: Option<(&'static str, &'a str)>,
+    /// Why the report is not to be relied on, and that in one line.
+    pub unready: Option<(Unready, &'a str)>,
+}
+
+/// Why a report is not to be relied on, though the cluster is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unready {
+    /// Something that is needed has failed for a while; it is asked again and again.
+    CollectorFailed,
+    /// Something that is needed may not be read, until a person allows it.
+    Forbidden,
+    /// The server drops a field of the report, until a person installs the definition of this release.
+    SchemaOutdated,
+}
+
+impl Unready {
+    /// The reason of condition `Ready`.
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::CollectorFailed => "CollectorFailed",
+            Self::Forbidden => "Forbidden",
+            Self::SchemaOutdated => "SchemaOutdated",
+        }
+    }
+
+    /// Whether only a person can end it.
+    const fn needs_a_person(self) -> bool {
+        matches!(self, Self::Forbidden | Self::SchemaOutdated)
+    }
 }
 
 /// One kube-apiserver, as it was seen.
@@ -105,14 +132,23 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
         ([], leading) => (ConditionStatus::False, "ControlPlaneHidden", leading.join("; ")),
         (missing, _) => (ConditionStatus::False, "SourcesMissing", missing.join("; ")),
     };
-    let ready = match live.unready {
-        None => (ConditionType::Ready, ConditionStatus::True, "Fresh", "the report is up to date"),
-        Some((reason, message)) => (ConditionType::Ready, ConditionStatus::False, reason, message),
+    let [ready, reconciling, stalled] = match live.unready {
+        Some((why, message)) if why.needs_a_person() => Kstatus::Failed.conditions(why.reason(), message),
+        unready => {
+            let fresh = (ConditionStatus::True, "Fresh", "the report is up to date");
+            let (status, reason, message) =
+                unready.map_or(fresh, |(why, message)| (ConditionStatus::False, why.reason(), message));
+            [
+                (ConditionType::Ready, status, reason, message),
+                (ConditionType::Reconciling, ConditionStatus::False, "Fresh", "nothing is outstanding"),
+                (ConditionType::Stalled, ConditionStatus::False, "Fresh", "nothing needs a person"),
+            ]
+        }
     };
     let wanted = [
         ready,
-        (ConditionType::Reconciling, ConditionStatus::False, "Fresh", "nothing is outstanding"),
-        (ConditionType::Stalled, ConditionStatus::False, "Fresh", "nothing needs a person"),
+        reconciling,
+        stalled,
         (ConditionType::SkewSupported, judged.supported.into(), skew_reason(judged), &reason),
         (ConditionType::NextMinorAllowed, next.allowed.into(), next_reason(judged), blockers),
         (ConditionType::InventoryComplete, complete, why, &inventory),
@@ -384,5 +420,37 @@ mod tests {
             assert_eq!(said(&components, &[]), expected);
         }
         assert_eq!(said(&[scheduler("v1.37.1")], &["Node: away".to_owned()]), "not everything could be read");
+    }
+
+    #[test]
+    fn what_only_a_person_mends_is_stalled() {
+        let judged = assess(&Parts::default().seal(), &Policy::default());
+        let told = |unready| {
+            let context = Context {
+                missing: &[],
+                platform: None,
+                hidden: &[],
+                budgets: None,
+                before: &[],
+                generation: Some(1),
+                nodes: 0,
+                now: Timestamp::UNIX_EPOCH,
+                live: LiveFacts { unready, ..LiveFacts::default() },
+            };
+            let conditions = status(&judged, &context).conditions;
+            [ConditionType::Ready, ConditionType::Reconciling, ConditionType::Stalled].map(|type_| {
+                let of = type_.of(&conditions).unwrap();
+                format!("{} {}: {}", of.status, of.reason, of.message)
+            })
+        };
+        for (why, reason) in [(Unready::Forbidden, "Forbidden"), (Unready::SchemaOutdated, "SchemaOutdated")]
+        {
+            let because = |status: &str| format!("{status} {reason}: why");
+            let expected = [because("False"), format!("False {reason}: "), because("True")];
+            assert_eq!(told(Some((why, "why"))), expected);
+        }
+        let still = ["False Fresh: nothing is outstanding", "False Fresh: nothing needs a person"];
+        assert_eq!(told(Some((Unready::CollectorFailed, "why")))[1..], still, "it is asked again");
+        assert_eq!(told(None)[1..], still);
     }
 }

@@ -5,7 +5,7 @@
 mod convert;
 mod schema;
 
-pub use convert::{Context, LiveFacts, Server, count, last_certain, source, status};
+pub use convert::{Context, LiveFacts, Server, Unready, count, last_certain, source, status};
 pub use schema::{
     Apiserver, BlockingBudget, ClusterSkewReport, ClusterSkewReportSpec, ClusterSkewReportStatus, NAME,
     NextMinor, Omitted, PolicyName, REFRESH_SECONDS, Row, SkewFinding,
