@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::bounds::short;
-use super::super::conditions::{ConditionStatus, ConditionType, Kstatus, conditions};
+use super::super::conditions::{ConditionStatus, ConditionType, Kstatus, Wanted, conditions};
 use super::schema::{
     Apiserver, BlockingBudget, ClusterSkewReportStatus, NextMinor, Omitted, PolicyName, Row, SkewFinding,
 };
@@ -132,19 +132,7 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
         ([], leading) => (ConditionStatus::False, "ControlPlaneHidden", leading.join("; ")),
         (missing, _) => (ConditionStatus::False, "SourcesMissing", missing.join("; ")),
     };
-    let [ready, reconciling, stalled] = match live.unready {
-        Some((why, message)) if why.needs_a_person() => Kstatus::Failed.conditions(why.reason(), message),
-        unready => {
-            let fresh = (ConditionStatus::True, "Fresh", "the report is up to date");
-            let (status, reason, message) =
-                unready.map_or(fresh, |(why, message)| (ConditionStatus::False, why.reason(), message));
-            [
-                (ConditionType::Ready, status, reason, message),
-                (ConditionType::Reconciling, ConditionStatus::False, "Fresh", "nothing is outstanding"),
-                (ConditionType::Stalled, ConditionStatus::False, "Fresh", "nothing needs a person"),
-            ]
-        }
-    };
+    let [ready, reconciling, stalled] = about_the_report(live);
     let wanted = [
         ready,
         reconciling,
@@ -199,6 +187,23 @@ pub fn status(judged: &Assessment, context: &Context<'_>) -> ClusterSkewReportSt
         apiservers: servers.into_iter().take(MAX_APISERVERS).collect(),
         conditions: conditions(&wanted, context.before, context.generation, context.now),
         reason,
+    }
+}
+
+/// The conditions that are about the report itself, for kstatus.
+fn about_the_report<'a>(live: &LiveFacts<'a>) -> [Wanted<'a>; 3] {
+    match live.unready {
+        Some((why, message)) if why.needs_a_person() => Kstatus::Failed.conditions(why.reason(), message),
+        unready => {
+            let fresh = (ConditionStatus::True, "Fresh", "the report is up to date");
+            let (status, reason, message) =
+                unready.map_or(fresh, |(why, message)| (ConditionStatus::False, why.reason(), message));
+            [
+                (ConditionType::Ready, status, reason, message),
+                (ConditionType::Reconciling, ConditionStatus::False, "Fresh", "nothing is outstanding"),
+                (ConditionType::Stalled, ConditionStatus::False, "Fresh", "nothing needs a person"),
+            ]
+        }
     }
 }
 
