@@ -10,8 +10,8 @@ use std::path::Path;
 
 use evenkeel::api::upgrade::{status, status_of_invalid, status_of_unreadable, status_of_unseen, validate};
 use evenkeel::api::{
-    ClusterSkewReport, ClusterUpgrade, ClusterUpgradeStatus, ConditionStatus, ConditionType, Executors,
-    GROUP, NodeUpgrade, conditions, definitions, report, status_of,
+    ClusterSkewReport, ClusterUpgrade, ClusterUpgradeStatus, Executors, GROUP, Kstatus, NodeUpgrade,
+    conditions, definitions, report, status_of,
 };
 use evenkeel_core::cluster::Cluster;
 use evenkeel_core::plan::{Plan, Planned, Stage, StageProgress};
@@ -207,17 +207,13 @@ fn reports(cases: &mut Cases) {
         object.status = Some(report::status(&judged, &context));
         cases.add(name, &object, health);
     }
-    let first = [
-        (ConditionType::Ready, ConditionStatus::Unknown, "Pending", "why"),
-        (ConditionType::Reconciling, ConditionStatus::True, "Pending", "looking again"),
-        (ConditionType::Stalled, ConditionStatus::False, "Pending", ""),
-    ];
-    object.status.as_mut().unwrap().conditions = conditions(&first, &[], Some(1), NOW);
-    cases.add("report of a first look", &object, ("Progressing", "Pending: why"));
-    object.spec.suspend = true;
-    object.metadata.generation = Some(2);
-    let line = "spec.suspend is true: the report stays as it is";
-    cases.add("report that is suspended", &object, ("Suspended", line));
+    for (reason, stands, word) in
+        [("Pending", Kstatus::InProgress, "Progressing"), ("Suspended", Kstatus::Paused, "Suspended")]
+    {
+        let told = conditions(&stands.conditions(reason, "why"), &[], Some(1), NOW);
+        object.status.as_mut().unwrap().conditions = told;
+        cases.add(&format!("report at {reason}"), &object, (word, &format!("{reason}: why")));
+    }
 }
 
 #[test]
