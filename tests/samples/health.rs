@@ -188,9 +188,19 @@ fn reports(cases: &mut Cases) {
     for (name, unready, health) in [
         ("report that is fresh", None, ("Healthy", "Fresh: the report is up to date")),
         (
+            "report of which a part fails",
+            Some(report::Unready::CollectorFailed),
+            ("Progressing", "CollectorFailed: why"),
+        ),
+        (
             "report of which a part is forbidden",
-            Some(("Forbidden", "why")),
-            ("Progressing", "Forbidden: why"),
+            Some(report::Unready::Forbidden),
+            ("Degraded", "Forbidden: why"),
+        ),
+        (
+            "report that loses fields",
+            Some(report::Unready::SchemaOutdated),
+            ("Degraded", "SchemaOutdated: why"),
         ),
     ] {
         let context = report::Context {
@@ -202,7 +212,7 @@ fn reports(cases: &mut Cases) {
             generation: Some(1),
             nodes: 0,
             now: NOW,
-            live: report::LiveFacts { unready, ..Default::default() },
+            live: report::LiveFacts { unready: unready.map(|of| (of, "why")), ..Default::default() },
         };
         object.status = Some(report::status(&judged, &context));
         cases.add(name, &object, health);
