@@ -2,8 +2,8 @@
 //!
 //! Here belongs only when a look is due and when the loop ends. The core decides, and [`crate::act`] sends. The
 //! invariants: one look sees all changes of one pause together; a change that comes during a look leads to another
-//! look; and the loop waits for the answer of every request that was sent, unless a person quits, the work fails, or the
-//! leadership is lost, with which the whole loop is dropped.
+//! look; an answer is taken in as soon as no look is under way; and the loop waits for the answer of every request that
+//! was sent, unless a person quits, the work fails, or the leadership is lost, with which the whole loop is dropped.
 
 use std::time::Duration;
 
@@ -101,9 +101,13 @@ pub(crate) async fn drive<D: Driven>(
                 Interrupt::Quit => return Ok(Conclusion::Quit),
             }
         }
-        sleep(between).await;
-        while let Some(done) = driven.running().try_join_next() {
-            driven.take(done)?;
+        let mut pause = std::pin::pin!(sleep(between));
+        loop {
+            tokio::select! {
+                biased;
+                Some(done) = driven.running().join_next() => driven.take(done)?,
+                () = &mut pause => break,
+            }
         }
     }
     while driven.running().join_next().await.is_some() {}
@@ -227,6 +231,55 @@ mod tests {
         let mut toy = Toy::new(4, || Interrupt::Nothing);
         let end = drive(&mut toy, &Changes::default(), BETWEEN, after(2)).await;
         assert_eq!((end, toy.count("look")), (Ok(Conclusion::Settled), 5));
+    }
+
+    /// Sends eight requests of 20 ms each, and another one with every answer, until it has sent as many as it was to.
+    struct Filling {
+        running: JoinSet<()>,
+        left: usize,
+    }
+
+    impl Filling {
+        fn fill(&mut self) {
+            while self.left > 0 && self.running.len() < 8 {
+                self.left -= 1;
+                self.running.spawn(sleep(Duration::from_millis(20)));
+            }
+        }
+    }
+
+    impl Driven for Filling {
+        type Done = ();
+        type Failure = JoinError;
+
+        fn running(&mut self) -> &mut JoinSet<()> {
+            &mut self.running
+        }
+
+        async fn look(&mut self) -> Result<NextLook, JoinError> {
+            self.fill();
+            Ok(if self.running.is_empty() { NextLook::Done } else { NextLook::Again(Duration::from_mins(1)) })
+        }
+
+        fn take(&mut self, done: Result<(), JoinError>) -> Result<(), JoinError> {
+            done?;
+            self.fill();
+            Ok(())
+        }
+
+        fn interrupted(&mut self) -> Result<Interrupt, JoinError> {
+            Ok(Interrupt::End)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_taken_in_while_the_next_look_is_waited_for() {
+        let (mut filling, begun) = (Filling { running: JoinSet::new(), left: 160 }, Instant::now());
+        let between = Duration::from_millis(50);
+        let end = drive(&mut filling, &Changes::default(), between, stream::pending()).await;
+        assert!(matches!(end, Ok(Conclusion::Settled)), "{end:?}");
+        let took = begun.elapsed().as_millis();
+        assert!(took < 20 * 20 + 60, "no place was ever free: {took} ms");
     }
 
     #[tokio::test(start_paused = true)]
