@@ -1,8 +1,9 @@
 //! Who may write, and the one way in which a write is sent.
 //!
 //! Nothing here decides what is written. The invariants: the client for writes is reached only through
-//! [`Authority::send`]; a request first waits for its turn, then the authority is checked, then the request is sent and
-//! its timeout begins; and when a term of leadership ends, every request that is still on its way is given up.
+//! [`Authority::send`] and [`Authority::send_eviction`]; a request first waits for its turn, then the authority is checked,
+//! then the request is sent and its timeout begins; evictions, of which there may be hundreds, never take the turn of
+//! another write; and when a term of leadership ends, every request that is still on its way is given up.
 
 use std::sync::Arc;
 
@@ -14,8 +15,11 @@ use tokio::sync::Semaphore;
 use super::elect::{LeadershipLost, Term};
 use crate::clients::{EFFECT_TIMEOUT, one_line, within};
 
-/// How many writes may be on their way at once.
+/// How many writes may be on their way at once, evictions apart.
 const IN_FLIGHT: usize = 8;
+
+/// How many evictions, and deletions of pods past their budgets, may be on their way at once.
+pub const EVICTIONS_AT_ONCE: usize = 8;
 
 /// On whose behalf something is written.
 #[derive(Clone, Debug)]
@@ -36,8 +40,29 @@ impl Authority {
         effects: &Effects,
         request: impl AsyncFnOnce(Client) -> kube::Result<T>,
     ) -> Result<T, NotDone> {
+        self.send_in_turn(&effects.turns, effects, request).await
+    }
+
+    /// The same for the eviction of a pod, or its deletion.
+    ///
+    /// # Errors
+    /// Those of [`Authority::send`].
+    pub async fn send_eviction<T>(
+        &self,
+        effects: &Effects,
+        request: impl AsyncFnOnce(Client) -> kube::Result<T>,
+    ) -> Result<T, NotDone> {
+        self.send_in_turn(&effects.evictions, effects, request).await
+    }
+
+    async fn send_in_turn<T>(
+        &self,
+        turns: &Semaphore,
+        effects: &Effects,
+        request: impl AsyncFnOnce(Client) -> kube::Result<T>,
+    ) -> Result<T, NotDone> {
         // Nobody closes the semaphore; without a turn the request is sent all the same.
-        let _turn = effects.turns.acquire().await;
+        let _turn = turns.acquire().await;
         self.check()?;
         let answer = within(EFFECT_TIMEOUT, request(effects.client.clone()));
         match self {
@@ -99,12 +124,14 @@ impl NotDone {
 pub struct Effects {
     client: Client,
     turns: Arc<Semaphore>,
+    evictions: Arc<Semaphore>,
 }
 
 impl Effects {
     /// Sends writes through `client`, which must not retry by itself.
     pub fn new(client: Client) -> Self {
-        Self { client, turns: Arc::new(Semaphore::new(IN_FLIGHT)) }
+        let places = |count| Arc::new(Semaphore::new(count));
+        Self { client, turns: places(IN_FLIGHT), evictions: places(EVICTIONS_AT_ONCE) }
     }
 }
 
@@ -169,6 +196,27 @@ mod tests {
         assert_eq!(begun.elapsed().as_secs(), 14, "the last one had to wait for its turn");
         assert!(sent.iter().all(Result::is_ok), "{sent:?}");
         assert_eq!(asked.load(Ordering::SeqCst), IN_FLIGHT + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn evictions_wait_for_each_other_and_no_other_write_waits_for_them() {
+        let (effects, asked) = slow(Duration::from_secs(7));
+        let evict = || {
+            let effects = effects.clone();
+            async move {
+                let request = http::Request::builder().uri("/").body(Vec::new()).unwrap();
+                let send = async |client: Client| client.request_text(request).await;
+                Authority::Person.send_eviction(&effects, send).await.map(drop)
+            }
+        };
+        let begun = Instant::now();
+        let evictions = tokio::spawn(join_all((0..3 * EVICTIONS_AT_ONCE).map(|_| evict())));
+        sleep(Duration::from_secs(1)).await;
+        assert!(write(&Authority::Person, &effects).await.is_ok());
+        assert_eq!(begun.elapsed().as_secs(), 8, "it was sent at once");
+        assert_eq!(asked.load(Ordering::SeqCst), 2 * EVICTIONS_AT_ONCE + 1);
+        assert!(evictions.await.unwrap().iter().all(Result::is_ok));
+        assert_eq!(begun.elapsed().as_secs(), 21);
     }
 
     #[tokio::test(start_paused = true)]

@@ -85,7 +85,7 @@ pub async fn evict(
         let pods: Api<Pod> = Api::namespaced(client, permit.namespace());
         pods.create_subresource::<_, Status>("eviction", permit.pod(), &params, &body).await
     };
-    match authority.send(effects, request).await {
+    match authority.send_eviction(effects, request).await {
         Ok(status) => Ok(Answer::Accepted(status.metadata.resource_version.map(String::into_boxed_str))),
         Err(error) => failed(permit.pod(), error),
     }
@@ -116,7 +116,7 @@ pub async fn delete(
         let pods: Api<Pod> = Api::namespaced(client, forced.namespace());
         pods.delete(forced.pod(), &params).await
     };
-    match authority.send(effects, request).await {
+    match authority.send_eviction(effects, request).await {
         Ok(_) => Ok(Answer::Accepted(None)),
         Err(error) => failed(forced.pod(), error),
     }

@@ -31,7 +31,6 @@ use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use kube::{CustomResourceExt as _, ResourceExt as _};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::announced::Announced;
@@ -43,7 +42,7 @@ use self::unseen::UnseenSince;
 use super::decoded::Decoded;
 use super::metrics::{Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, dropped, write};
-use crate::act::{ATTEMPT_LABEL, Authority, Effects, FIELD_MANAGER, Hands, Known, Outcome};
+use crate::act::{ATTEMPT_LABEL, Authority, Effects, Evictions, FIELD_MANAGER, Hands, Known};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, decode, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
@@ -88,7 +87,7 @@ struct UpgradesKept {
     /// What the upgrades were read with.
     executors: Executors,
     sent: Sent,
-    evictions: JoinSet<Outcome>,
+    evictions: Evictions,
     status_written: BTreeMap<String, Instant>,
     /// The statuses of which the server dropped a field, with the resourceVersion of what it kept: they are not sent again.
     dropped: BTreeMap<String, (Option<String>, ClusterUpgradeStatus)>,
@@ -243,19 +242,12 @@ impl Driver<'_> {
             if action == Action::AskApiservers {
                 // This only reads, so it needs no leadership.
                 self.observer.ask_apiservers_now();
-            } else if let Action::Evict(permit) = &action {
-                kept.sent.sends(permit, self.clock.now());
-                let (hands, object) = (self.hands.clone(), Arc::clone(&object));
-                kept.evictions.spawn(async move { hands.perform(&object, action, Known::default()).await });
-            } else if let Action::Delete(forced) = &action {
-                kept.sent.deletes(forced.asked(), self.clock.now());
-                let (hands, object) = (self.hands.clone(), Arc::clone(&object));
-                kept.evictions.spawn(async move { hands.perform(&object, action, Known::default()).await });
-            } else {
+            } else if let Some(action) = kept.evictions.take(action, &object) {
                 let known = self.known_of(&action);
                 writes.push(self.hands.perform(&object, action, known));
             }
         }
+        kept.evictions.send(&self.hands, &mut kept.sent, self.clock.now());
         while let Some(outcome) = writes.next().await {
             self.take(kept, outcome);
         }

@@ -30,6 +30,7 @@ mod policies;
 mod random;
 mod refused;
 mod schedules;
+mod slow;
 mod told;
 mod undone;
 mod waits;

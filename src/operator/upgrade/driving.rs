@@ -34,13 +34,14 @@ impl Driven for Driving<'_> {
     type Failure = Infallible;
 
     fn running(&mut self) -> &mut JoinSet<Outcome> {
-        &mut self.kept.evictions
+        &mut self.kept.evictions.under_way
     }
 
     async fn look(&mut self) -> Result<NextLook, Infallible> {
         let Self { driver, kept } = self;
         let began = Instant::now();
         kept.again = None;
+        kept.evictions.forget();
         let (look_at, outcome) = match driver.once(kept).await {
             Ok(looked) => {
                 kept.complaint.clear();
@@ -66,6 +67,8 @@ impl Driven for Driving<'_> {
             Ok(outcome) => self.driver.take(&mut self.kept, outcome),
             Err(error) => tracing::error!(%error, "an eviction did not end"),
         }
+        let Self { driver, kept } = self;
+        kept.evictions.send(&driver.hands, &mut kept.sent, driver.clock.now());
         Ok(())
     }
 

@@ -18,6 +18,15 @@ use crate::act::{JobNow, Outcome, ReadNow};
 /// quota.
 const AFTER_REFUSAL: Duration = Duration::from_secs(15);
 
+impl UpgradesKept {
+    /// Hears the answer about one pod. If it is no yes, as when the server is busy, it may hold for others, too.
+    fn hears(&mut self, answer: &Answer) {
+        if !matches!(answer, Answer::Accepted(_)) {
+            self.evictions.forget();
+        }
+    }
+}
+
 impl Driver<'_> {
     /// Folds in what a write returned, so that the next decision sees it.
     pub(super) fn take(&self, kept: &mut UpgradesKept, outcome: Outcome) {
@@ -72,6 +81,7 @@ impl Driver<'_> {
             }
             Outcome::Eviction { uid, charge, answer } => {
                 self.metrics.evicted(label(&answer));
+                kept.hears(&answer);
                 kept.sent.answered(uid, charge, &answer, self.clock.now());
             }
             Outcome::Deletion { uid, answer } => {
@@ -79,6 +89,7 @@ impl Driver<'_> {
                     Answer::Accepted(_) => metrics::Eviction::Forced,
                     _ => label(&answer),
                 });
+                kept.hears(&answer);
                 kept.sent.deleted(uid, &answer, self.clock.now());
             }
             Outcome::Lost(line) => {
