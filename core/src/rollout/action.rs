@@ -24,8 +24,8 @@ pub enum Action {
     Unprotect,
     /// Ask every kube-apiserver afresh what it runs and whether it is ready: what was heard is too old to begin by.
     AskApiservers,
-    /// Read a node and its pods by a request of their own: a claim is about to fail by what the watch shows, and the
-    /// watch may be behind.
+    /// Read a node and its pods by a request of their own, because the watch may be behind: before a claim fails, before a drain
+    /// is given up, and before pods are deleted past their budgets.
     Reread {
         /// The node's name.
         node: Arc<str>,
@@ -58,7 +58,8 @@ pub enum Action {
         /// What is to move, where to, and by which executor.
         subject: Subject,
     },
-    /// Mark a node unschedulable as ours. Fails when the Node or the claim has changed.
+    /// Mark a node unschedulable as ours. Fails when the Node has changed. Where the claim is gone by then, the mark names none
+    /// that exists, and [`Self::ReleaseOrphan`] follows.
     Cordon {
         /// As it was when this was decided.
         node: NodeRef,
@@ -101,11 +102,11 @@ pub enum Action {
         /// The pod template, as canonical JSON: the one that was decided by, which may differ from what there is by then.
         template: Arc<str>,
     },
-    /// Make a node schedulable again. Fails when the Node has changed or is not marked by `mark`.
+    /// Make a node schedulable again that was cordoned by `mark` when this was decided. Fails when the Node has changed since.
     Uncordon {
         /// As it was when this was decided.
         node: NodeRef,
-        /// The value its annotation must have.
+        /// The value of its cordon annotation, which names the claim that gets further by this.
         mark: String,
         /// The Node's taints without [`OUTDATED_TAINT`](crate::cluster::OUTDATED_TAINT), where that goes as well.
         taints: Option<Taints>,

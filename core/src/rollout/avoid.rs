@@ -4,8 +4,8 @@
 //! Here belongs which nodes carry [`OUTDATED_TAINT`](crate::cluster::OUTDATED_TAINT), and that the first nodes of all
 //! are spare ones, where there are any; what a Node's taints are with and without it is in `taints.rs`. The taint only
 //! asks (`PreferNoSchedule`): a pod that fits nowhere else still runs there. The invariant: a node that was upgraded,
-//! that a person holds or that takes part no more does not keep the taint, and an upgrade that is over leaves none
-//! behind.
+//! that runs a newer minor, that a person holds or that takes part no more does not keep the taint, and an upgrade that
+//! is over leaves none behind.
 
 use std::sync::Arc;
 
@@ -25,10 +25,12 @@ fn write(node: &Node, taints: Taints) -> Action {
     Action::Taint { node: node.reference(), taints }
 }
 
-/// Whether `of` takes part, is behind and is to move.
+/// Whether `of` takes part, is behind and is to move. One of a newer minor than the target is not at it either, and stays
+/// where it is.
 fn is_outdated(round: &Round<'_>, of: &Selected<'_>) -> bool {
     let node = of.member.node;
-    of.member.at_target == Some(false) && !node.held && !round.excepted.contains_key(&node.name)
+    let newer = node.kubelet.minor() > Some(round.upgrade.version.minor());
+    of.member.at_target == Some(false) && !newer && !node.held && !round.excepted.contains_key(&node.name)
 }
 
 /// Whether `node` may be taken up as far as there is a place for what leaves it. Before any node is upgraded, whatever

@@ -77,7 +77,8 @@ pub enum ClaimState {
         /// When the claim was done; the oldest such claims are deleted first.
         at: Timestamp,
     },
-    /// The drain did not end in time. The node is uncordoned; it is tried again.
+    /// The node could not be drained: not in time, or not without a person; or the server refused the cordon, or somebody took it
+    /// off. The node is uncordoned; it is tried again.
     Parked {
         /// When the drain was given up.
         since: Timestamp,

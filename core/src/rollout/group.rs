@@ -3,8 +3,10 @@
 //! Here belongs who is in a group and how many of them may be unavailable; which of them is next is in `next_nodes`.
 //! The invariant: a node counts in one group only, that of its [`Member`](crate::upgrade::Member).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::action::Action;
 use super::claim::{Subject, UnreadableClaim};
 use super::hold_reason::{Hold, why_held};
 use super::round::{Round, Selected, claim_name};
@@ -37,15 +39,26 @@ pub(super) fn members<'a>(round: &Round<'a>) -> Vec<Members<'a>> {
 /// Whether `node`, which was claimed and is not cordoned yet, still has a place in its group: no more nodes are unavailable
 /// than may be, itself counted. One that is not ready takes none.
 pub(super) fn has_place(round: &Round<'_>, node: &Node) -> bool {
-    let its = round.selected.iter().find(|of| of.member.node.name == node.name);
+    let at = round.selected.binary_search_by(|of| of.member.node.name.cmp(&node.name));
+    let its = at.ok().and_then(|at| round.selected.get(at));
     let Some(group) = its.map(|of| of.member.group).filter(|_| node.ready) else { return true };
     let Some(limit) = round.upgrade.groups.get(group).map(|group| group.max_unavailable) else { return true };
-    let away = |of: &&Selected<'_>| {
-        let (node, goes) = (of.member.node, of.claim.is_some_and(|claim| round.releases(claim)));
-        !node.ready || node.unschedulable || of.in_flight() && !goes
-    };
     let nodes = || round.selected.iter().filter(|of| of.member.group == group);
-    nodes().filter(away).count() <= limit.of(nodes().count())
+    let limit = limit.of(nodes().count());
+    let is_there = |of: &Selected<'_>| of.member.node.ready && !of.member.node.unschedulable;
+    let away = nodes().filter(|of| !is_there(of) || of.in_flight()).count();
+    // Every claimed node asks this. Which claims this round lets go matters only where there are too many.
+    if away <= limit {
+        return true;
+    }
+    let released = round.actions.iter().filter_map(|action| match action {
+        Action::Release { uid, .. } => Some(&**uid),
+        _ => None,
+    });
+    let released: HashSet<&str> = released.collect();
+    let goes = |of: &&Selected<'_>| of.claim.is_some_and(|claim| released.contains(&*claim.uid));
+    let back = nodes().filter(|of| is_there(of) && of.in_flight()).filter(goes).count();
+    away - back <= limit
 }
 
 /// The selected nodes that are not at the target and are left alone, with the reason.

@@ -166,7 +166,11 @@ fn control_plane_is_away(round: &mut Round<'_>) -> bool {
 
 /// What the rest of the control plane lacks, while `node` is part of it and must not be given to its executor for that.
 fn others_lack(round: &Round<'_>, node: &Node) -> Option<String> {
-    others_are_whole(round, &node.name).err().map(|lack| lack.line).filter(|_| node.goes_alone())
+    // A worker is none of it, and most nodes are workers: what the others lack is looked at last.
+    if !node.goes_alone() {
+        return None;
+    }
+    others_are_whole(round, &node.name).err().map(|lack| lack.line)
 }
 
 /// Whether a node that drains `since` then has no more time, and what it waits for is the control plane, or that its

@@ -8,7 +8,8 @@
 //! fully disrupted nothing is begun, not even on the control plane. The invariant: nodes that we hold open ourselves
 //! are never held against their zone.
 
-use std::collections::BTreeMap;
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, HashSet};
 
 use super::claim::{Claim, ClaimState};
 use super::not_opened::NotOpened;
@@ -41,6 +42,15 @@ struct ZoneCount {
 }
 
 impl ZoneCount {
+    /// Counts `node`, where the nodes of the UIDs in `held` are held open by us.
+    fn add(&mut self, round: &Round<'_>, held: &HashSet<&str>, node: &Node) {
+        let away = !node.ready && !held.contains(&*node.uid);
+        self.nodes += 1;
+        self.ready += usize::from(node.ready);
+        self.not_ready += usize::from(away);
+        self.gone += usize::from(away && round.is_gone(node));
+    }
+
     const fn is_disrupted(&self, not_ready: usize, share: usize) -> bool {
         not_ready > FEW && not_ready * 100 >= self.nodes * share
     }
@@ -53,53 +63,69 @@ impl ZoneCount {
 /// Whether the zones allow that anything is begun: not where no node of any is ready, because then it is rather the control
 /// plane that does not hear of them, and what is done to it now may be what keeps it from hearing.
 pub(super) fn allow_anything(round: &Round<'_>) -> Result<(), NotOpened> {
-    counted(round).map(drop)
-}
-
-/// Whether the zones allow that `node` is taken away.
-pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), NotOpened> {
-    match counted(round)?.get(&place(node)) {
-        Some(count)
-            if count.is_full()
-                || count.is_disrupted(count.not_ready, SHARE)
-                || count.is_disrupted(count.not_ready - count.gone, LATELY) =>
-        {
-            Err(NotOpened::Zone {
-                zone: zone(node).into(),
-                not_ready: count.not_ready,
-                nodes: count.nodes,
-                lasting: count.is_disrupted(count.gone, SHARE)
-                    || count.is_full() && count.gone == count.not_ready,
-            })
-        }
-        _ => Ok(()),
+    let nodes = round.world.cluster.nodes();
+    // The zone of a node that is ready is not fully disrupted. There is one nearly always, and it is soon found.
+    if nodes.iter().any(|one| one.ready && counts(one)) {
+        return Ok(());
     }
-}
-
-/// Every zone; the error is that no node of any is ready.
-fn counted<'c>(round: &Round<'c>) -> Result<BTreeMap<(&'c str, &'c str), ZoneCount>, NotOpened> {
-    let cluster = round.world.cluster;
-    let held = |node: &Node| {
-        let of_it = |claim: &&&Claim| {
-            claim.subject.moves().contains(&Component::Kubelet) && claim.subject.node_uid == node.uid
-        };
-        // Nothing was done yet to one that is only claimed.
-        let holds = |claim: &Claim| claim.state.in_flight() && !matches!(claim.state, ClaimState::Claimed);
-        round.mine.iter().filter(of_it).any(|claim| holds(claim))
-    };
+    let held = held_open(round);
     let mut zones: BTreeMap<(&str, &str), ZoneCount> = BTreeMap::new();
-    for one in cluster.nodes().iter().filter(|one| !one.labels.contains_key(EXCLUDED)) {
-        let count = zones.entry(place(one)).or_default();
-        count.nodes += 1;
-        count.ready += usize::from(one.ready);
-        let away = !one.ready && !held(one);
-        count.not_ready += usize::from(away);
-        count.gone += usize::from(away && round.is_gone(one));
+    for one in nodes.iter().filter(|one| counts(one)) {
+        zones.entry(place(one)).or_default().add(round, &held, one);
     }
     let not_ready = || zones.values().map(|zone| zone.not_ready).sum();
     if !zones.is_empty() && zones.values().all(ZoneCount::is_full) {
         let lasting = zones.values().all(|zone| zone.gone == zone.not_ready);
         return Err(NotOpened::AllZones { not_ready: not_ready(), lasting });
     }
-    Ok(zones)
+    Ok(())
+}
+
+/// Whether the zones allow that `node` is taken away.
+pub(super) fn allow(round: &Round<'_>, node: &Node) -> Result<(), NotOpened> {
+    allow_anything(round)?;
+    let (nodes, here) = (round.world.cluster.nodes(), place(node));
+    let held = LazyCell::new(|| held_open(round));
+    let is_here = |one: &Node| counts(one) && place(one) == here;
+    // Every node that is taken up asks this, and it takes long to look at the labels of all nodes. So what a few nodes show
+    // comes first. A zone that has a node that is ready, and more nodes than `most`, is not disrupted by those that are away.
+    let is_away = |one: &Node| !one.ready && is_here(one) && !held.contains(&*one.uid);
+    let away = nodes.iter().filter(|one| is_away(one)).count();
+    let most = away * 100 / LATELY;
+    let has_more = || nodes.iter().filter(|one| is_here(one)).nth(most).is_some();
+    let has_ready = || nodes.iter().any(|one| one.ready && is_here(one));
+    if away == 0 || has_ready() && (away <= FEW || has_more()) {
+        return Ok(());
+    }
+    let mut count = ZoneCount::default();
+    for one in nodes.iter().filter(|one| is_here(one)) {
+        count.add(round, &held, one);
+    }
+    let closed = count.is_full()
+        || count.is_disrupted(count.not_ready, SHARE)
+        || count.is_disrupted(count.not_ready - count.gone, LATELY);
+    if !closed {
+        return Ok(());
+    }
+    Err(NotOpened::Zone {
+        zone: zone(node).into(),
+        not_ready: count.not_ready,
+        nodes: count.nodes,
+        lasting: count.is_disrupted(count.gone, SHARE) || count.is_full() && count.gone == count.not_ready,
+    })
+}
+
+/// Whether `node` counts for its zone.
+fn counts(node: &Node) -> bool {
+    !node.labels.contains_key(EXCLUDED)
+}
+
+/// The UIDs of the nodes that we hold open. Nothing was done yet to one that is only claimed.
+fn held_open<'a>(round: &Round<'a>) -> HashSet<&'a str> {
+    let holds = |claim: &&&Claim| {
+        claim.state.in_flight()
+            && !matches!(claim.state, ClaimState::Claimed)
+            && claim.subject.moves().contains(&Component::Kubelet)
+    };
+    round.mine.iter().filter(holds).map(|claim| &*claim.subject.node_uid).collect()
 }

@@ -5,6 +5,7 @@ use super::cluster::Toy;
 use crate::cluster::{Node, OUTDATED_TAINT};
 use crate::fixture::node;
 use crate::plan::is_empty;
+use crate::version::Observed;
 
 impl Toy {
     /// Replaces the taints of a node, and checks that only ours came or went.
@@ -100,6 +101,21 @@ fn a_node_that_a_person_holds_is_as_good_as_upgraded() {
     toy.tick();
     assert!(toy.cluster.node("n-3").unwrap().outdated_for.is_none());
     assert_eq!(toy.avoided(), 3);
+}
+
+/// It is never taken back, so that it would keep the taint for ever.
+#[test]
+fn a_node_of_a_newer_minor_is_not_avoided() {
+    for version in ["v1.37.0", "v1.38.0"] {
+        let mut toy = Toy::with_a_spare(4, 4);
+        toy.run_until(200, |toy| toy.avoided() == 4);
+        toy.cluster.change_node("n-3", |node| node.kubelet = Observed::from_report(version));
+        toy.tick();
+        let avoided = toy.cluster.node("n-3").unwrap().outdated_for.is_some();
+        assert_eq!(avoided, version == "v1.37.0", "{version}");
+        (0..5).for_each(|_| toy.tick());
+        assert_eq!(toy.avoided(), if avoided { 4 } else { 3 }, "{version}: {:?}", toy.log);
+    }
 }
 
 #[test]
