@@ -1,4 +1,4 @@
-//! Conditions as kstatus, Argo CD and `kubectl wait` read them.
+//! Conditions as kstatus, `kubectl wait` and the health check for Argo CD (`config/argocd`) read them.
 //!
 //! Here belong the words of conditions, and how one is written and found; which ones are true is the caller's to say. The
 //! invariants: no other file spells the type or the status of a condition of ours; a condition's lastTransitionTime changes
