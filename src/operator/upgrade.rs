@@ -9,6 +9,7 @@ mod complaints;
 mod driving;
 mod figures;
 mod foretell;
+mod races;
 mod read_upgrade;
 mod stored;
 mod taken;
@@ -37,6 +38,7 @@ use self::announced::Announced;
 use self::complaints::Complaints;
 use self::figures::counts;
 use self::foretell::Forecasts;
+use self::races::Races;
 use self::read_upgrade::{DecidableUpgrade, ReadUpgrade};
 use self::unseen::UnseenSince;
 use super::decoded::Decoded;
@@ -113,6 +115,7 @@ struct UpgradesKept {
     failed: bool,
     /// When to look again even if nothing changes, because a write failed or waits for its turn.
     again: Option<Instant>,
+    races: Races,
 }
 
 /// What came of a look that saw everything.
@@ -318,7 +321,7 @@ impl Driver<'_> {
         let pause = if goes_on { BETWEEN_LINES } else { BETWEEN_REASONS };
         let due = kept.status_written.get(&name).map(|at| *at + pause);
         if let Some(due) = due.filter(|due| same && *due > Instant::now()) {
-            kept.again = Some(kept.again.map_or(due, |again| again.min(due)));
+            kept.looks_by(due);
             return true;
         }
         kept.status_written.insert(name.clone(), Instant::now());
@@ -342,14 +345,11 @@ impl Driver<'_> {
     fn not_written(&self, kept: &mut UpgradesKept, error: NotWritten) {
         match error {
             NotWritten::NotLeading => self.fails(kept, Reason::LeadershipLost),
-            NotWritten::Lost(line) => {
-                tracing::info!(line, "the world had moved on");
-                self.fails(kept, Reason::Conflict);
-            }
+            NotWritten::Lost(line) => self.lost(kept, &line),
             NotWritten::Failed(line) => {
                 kept.complaints.failed(&line, "a status was not written");
                 self.fails(kept, Reason::Api);
-                kept.again = Some(Instant::now() + AFTER_FAILURE);
+                kept.looks_by(Instant::now() + AFTER_FAILURE);
             }
         }
     }

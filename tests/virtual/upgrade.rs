@@ -27,6 +27,7 @@ mod outlook;
 mod people;
 mod plane;
 mod policies;
+mod races;
 mod random;
 mod refused;
 mod schedules;

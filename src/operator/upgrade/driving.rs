@@ -41,6 +41,7 @@ impl Driven for Driving<'_> {
         let Self { driver, kept } = self;
         let began = Instant::now();
         kept.again = None;
+        kept.races.look_begins();
         kept.evictions.forget();
         let (look_at, outcome) = match driver.once(kept).await {
             Ok(looked) => {
@@ -96,7 +97,7 @@ impl Driver<'_> {
             kept.complaint.clone_from(&unseen.line);
         }
         if let Some(until) = since.passes_until() {
-            kept.again = Some(until);
+            kept.looks_by(until);
             return;
         }
         if !since.beside_upgrades {

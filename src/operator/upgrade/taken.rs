@@ -19,6 +19,11 @@ use crate::act::{JobNow, Outcome, ReadNow};
 const AFTER_REFUSAL: Duration = Duration::from_secs(15);
 
 impl UpgradesKept {
+    /// Looks again at this time even if nothing changes, or earlier where that was to be so already.
+    pub(super) fn looks_by(&mut self, at: Instant) {
+        self.again = Some(self.again.map_or(at, |again| again.min(at)));
+    }
+
     /// Hears the answer about one pod. If it is no yes, as when the server is busy, it may hold for others, too.
     fn hears(&mut self, answer: &Answer) {
         if !matches!(answer, Answer::Accepted(_)) {
@@ -44,18 +49,16 @@ impl Driver<'_> {
             }
             Outcome::Node(node) => self.observer.nodes.apply_own(*node),
             Outcome::NodeGone { name, uid } => {
-                tracing::info!(node = &*name, "the Node is gone");
                 self.observer.nodes.absent("", &name, &uid);
-                self.fails(kept, Reason::Conflict);
+                self.lost(kept, &format!("node {name} is gone"));
             }
             Outcome::Read(read) => {
                 self.was_read(kept, read);
-                kept.again = Some(Instant::now());
+                kept.looks_by(Instant::now());
             }
             Outcome::NotDrained { line, read } => {
-                tracing::info!(line, "the world had moved on");
                 self.was_read(kept, read);
-                self.fails(kept, Reason::Conflict);
+                self.lost(kept, &line);
             }
             Outcome::Upgrade(object) => {
                 if object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
@@ -70,14 +73,14 @@ impl Driver<'_> {
                 tracing::warn!(why, "the server refuses an executor's Job");
                 self.fails(kept, Reason::Api);
                 kept.jobs.was_refused(claim, why, self.clock.now());
-                kept.again = Some(Instant::now() + AFTER_REFUSAL);
+                kept.looks_by(Instant::now() + AFTER_REFUSAL);
             }
             Outcome::JobTried { executor, template, refused } => {
                 if let Some(why) = &refused {
                     tracing::warn!(executor = &*executor, why, "the server would refuse an executor's Job");
                 }
                 kept.jobs.was_tried(executor, template, refused, self.clock.now());
-                kept.again = Some(Instant::now());
+                kept.looks_by(Instant::now());
             }
             Outcome::Eviction { uid, charge, answer } => {
                 self.metrics.evicted(label(&answer));
@@ -92,23 +95,28 @@ impl Driver<'_> {
                 kept.hears(&answer);
                 kept.sent.deleted(uid, &answer, self.clock.now());
             }
-            Outcome::Lost(line) => {
-                tracing::info!(line, "the world had moved on");
-                self.fails(kept, Reason::Conflict);
-            }
+            Outcome::Lost(line) => self.lost(kept, &line),
             Outcome::Refused { write, why } => {
                 tracing::warn!(%write, why, "the server refuses a write");
                 self.fails(kept, Reason::Api);
                 kept.refused.refused(write, why, self.clock.now());
-                kept.again = Some(Instant::now() + AFTER_FAILURE);
+                kept.looks_by(Instant::now() + AFTER_FAILURE);
             }
             Outcome::Failed(line) => {
                 kept.complaints.failed(&line, "a write failed");
                 self.fails(kept, Reason::Api);
-                kept.again = Some(Instant::now() + AFTER_FAILURE);
+                kept.looks_by(Instant::now() + AFTER_FAILURE);
             }
             Outcome::NotLeading => self.fails(kept, Reason::LeadershipLost),
         }
+    }
+
+    /// Takes note that a write lost a race, and looks again soon: what it lost to may wake nobody, as a heartbeat does not.
+    pub(super) fn lost(&self, kept: &mut UpgradesKept, line: &str) {
+        tracing::info!(line, "the world had moved on");
+        self.fails(kept, Reason::Conflict);
+        let wait = kept.races.lost();
+        kept.looks_by(Instant::now() + wait);
     }
 
     /// Takes in what was read.
@@ -128,6 +136,22 @@ impl Driver<'_> {
             }
             ReadNow::Leases { asked, leaders } => kept.freshness.renewals.were_read(&leaders, asked),
             ReadNow::Gate { object, found } => kept.gates.was_read(object, found, self.clock.now()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_look_takes_the_place_of_no_earlier_one() {
+        let (mut kept, now) = (UpgradesKept::default(), Instant::now());
+        for (asked, next) in
+            [(AFTER_REFUSAL, AFTER_REFUSAL), (AFTER_FAILURE, AFTER_FAILURE), (AFTER_REFUSAL, AFTER_FAILURE)]
+        {
+            kept.looks_by(now + asked);
+            assert_eq!(kept.again, Some(now + next));
         }
     }
 }

@@ -1,0 +1,74 @@
+//! Writes that lose a race to a change that wakes nobody, such as a kubelet's heartbeat, where nothing else happens
+//! either: they are decided again soon, and not in a tight loop.
+
+use std::time::Duration;
+
+use evenkeel_sim::faults::{Call, Fault};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::UP;
+use super::base::UPGRADES;
+use super::installed::{Story, nodes_that_are, story};
+
+const NODE: &str = "main-6";
+
+/// The upgrade moves one node, and nothing besides happens in the cluster.
+async fn moves_one_node(story: &Story) {
+    let only = json!([{"name": "one", "selector": {"matchLabels": {"kubernetes.io/hostname": NODE}},
+        "executor": "machines", "maxUnavailable": 1}]);
+    let path = format!("{UPGRADES}/{UP}");
+    story.kube.merge(&path, &json!({"spec": {"nodeGroups": only}})).await.unwrap();
+}
+
+/// The next so many patches of the node lose.
+fn loses(story: &Story, times: u64) {
+    let patches = |call: &Call| call.agent == "evenkeel-a" && call.line() == format!("patch nodes {NODE}");
+    story.cluster.faults().when(patches, Fault::Refuse(409), times);
+}
+
+/// When the node was patched since this was last asked.
+fn patches(story: &Story) -> Vec<Instant> {
+    let calls = story.cluster.faults().record();
+    calls.iter().filter(|call| call.line() == format!("patch nodes {NODE}")).map(|call| call.at).collect()
+}
+
+/// How long after each of these the next one came.
+fn gaps(all: &[Instant]) -> Vec<Duration> {
+    all.windows(2).map(|two| two[1] - two[0]).collect()
+}
+
+#[test]
+fn a_node_waits_for_a_lost_cordon_or_uncordon_no_longer_than_a_moment() {
+    story("", "Automatic", async |story| {
+        moves_one_node(story).await;
+        for (state, ends) in [("Draining", "Upgrading"), ("Upgraded", "Upgraded")] {
+            loses(story, 1);
+            story.until(state, |_, claims| nodes_that_are(claims, state) == 1).await;
+            let gaps = gaps(&patches(story));
+            let soon = |gap: &Duration| *gap < Duration::from_secs(2);
+            assert!(gaps.len() == 1 && gaps.iter().all(soon), "{state}: {gaps:?}");
+            story.until(ends, |_, claims| nodes_that_are(claims, ends) == 1).await;
+        }
+        story.is("Completed", "").await;
+    });
+}
+
+#[test]
+fn what_loses_again_and_again_is_sent_ever_more_rarely() {
+    story("", "Automatic", async |story| {
+        moves_one_node(story).await;
+        loses(story, 20);
+        let is_cordoned = |node: &Value| node["spec"]["unschedulable"] == true;
+        let begun = Instant::now();
+        while !story.kube.get(&format!("/api/v1/nodes/{NODE}")).await.as_ref().is_some_and(is_cordoned) {
+            assert!(begun.elapsed() < Duration::from_mins(30), "it never comes through");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let gaps = gaps(&patches(story));
+        let longest = gaps.iter().max().copied().unwrap_or_default();
+        assert!(gaps.len() == 20 && longest < Duration::from_secs(20), "{gaps:?}");
+        assert!(gaps.iter().sum::<Duration>() > Duration::from_mins(3), "{gaps:?}");
+        story.is("Completed", "").await;
+    });
+}
