@@ -114,7 +114,7 @@ impl Hands {
     }
 
     /// Deletes the claim; fails when it has changed. `finalizers` is given only for a claim that is marked as deleted
-    /// already: these finalizers of others stay, ours is taken off, and so the claim can go.
+    /// already: these finalizers of others stay, ours is taken off, and so the claim can go as far as we are concerned.
     pub(super) async fn delete_claim(
         &self,
         name: Arc<str>,
@@ -140,8 +140,9 @@ impl Hands {
         let patch = Patch::Merge(super::finalizer::patch(&uid, resource_version, &others));
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
         let sent = self.send(async |client| claims(client).patch(&name, &params, &patch).await).await;
-        sent.map_err(|error| stop(&what, &error))?;
-        Ok(Outcome::ClaimGone { name, uid })
+        let left = sent.map_err(|error| stop(&what, &error))?;
+        let is_gone = left.finalizers().is_empty();
+        Ok(if is_gone { Outcome::ClaimGone { name, uid } } else { Outcome::ClaimKept(Box::new(left)) })
     }
 }
 

@@ -30,6 +30,8 @@ pub enum Outcome {
         /// `metadata.uid`: another one of the name may be there by now.
         uid: Arc<str>,
     },
+    /// The claim is deleted and without our finalizer, and those of others keep it.
+    ClaimKept(Box<DynamicObject>),
     /// The Node as the server has it now.
     Node(Box<lean::Node>),
     /// The Node that was asked for is gone; nothing was changed.

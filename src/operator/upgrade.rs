@@ -15,7 +15,7 @@ mod stored;
 mod taken;
 mod unseen;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,8 +101,10 @@ struct UpgradesKept {
     unseen: Option<UnseenSince>,
     /// The lines about ClusterUpgrades that cannot be read, which the log has already.
     unread_upgrades: Vec<String>,
-    /// The same of `NodeUpgrades`.
+    /// The same of `NodeUpgrades`, and of those that others keep.
     unread_claims: Vec<String>,
+    /// UIDs of claims that are deleted and without our finalizer, and that others keep.
+    released: BTreeSet<String>,
     /// What the server says to executors' Jobs.
     jobs: Jobs,
     refused: RefusedWrites,

@@ -96,7 +96,8 @@ impl Driver<'_> {
         }
     }
 
-    /// The claims (`NodeUpgrades`) that can be read, and those that cannot.
+    /// The claims (`NodeUpgrades`) that can be read; and those that only hold their nodes: they cannot be read, or nothing is
+    /// left to be done about them and others keep them.
     pub(super) fn claims(&self, kept: &mut UpgradesKept) -> (Vec<Claim>, Vec<UnreadableClaim>) {
         let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
         let stored = self.claims.list();
@@ -104,8 +105,13 @@ impl Driver<'_> {
             decode_parts::<NodeUpgrade>(stored, &["spec", "status"])
                 .and_then(|claim| claim_of(&claim).map_err(|bad| bad.to_string()))
         };
+        let is_stored = |uid: &String| stored.iter().any(|stored| stored.metadata.uid.as_ref() == Some(uid));
+        kept.released.retain(is_stored);
         for (stored, said) in stored.iter().zip(kept.claims.of(&stored, read)) {
             match said {
+                _ if stored.metadata.uid.as_ref().is_some_and(|uid| kept.released.contains(uid)) => {
+                    unreadable.push(released_claim(stored));
+                }
                 Ok(claim) => claims.push(claim),
                 Err(why) => unreadable.push(unreadable_claim(stored, why)),
             }
@@ -126,11 +132,20 @@ impl Driver<'_> {
     }
 }
 
+/// A claim that is deleted and settled. Until others let it go, no other one of its name can be made.
+fn released_claim(stored: &DynamicObject) -> UnreadableClaim {
+    let finalizers = stored.finalizers().join(", ");
+    let name = stored.name_any();
+    let why = format!("NodeUpgrade {name} is deleted and stays until finalizer {finalizers} is taken off");
+    // Nothing more is to be done about it.
+    UnreadableClaim { ending: false, ..unreadable_claim(stored, why) }
+}
+
 impl UpgradesKept {
-    /// Logs each claim that cannot be read: once, not at every look.
+    /// Logs each claim that only holds its node: once, not at every look.
     pub(super) fn complain(&mut self, unreadable: &[UnreadableClaim]) {
         for bad in unreadable.iter().filter(|bad| !self.unread_claims.contains(&bad.why)) {
-            tracing::warn!(problem = bad.why, "a NodeUpgrade cannot be read; its node is left alone");
+            tracing::warn!(problem = bad.why, "a NodeUpgrade holds its node, which is left alone");
         }
         self.unread_claims = unreadable.iter().map(|bad| bad.why.clone()).collect();
     }

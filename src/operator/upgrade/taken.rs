@@ -47,6 +47,12 @@ impl Driver<'_> {
                 tracing::info!(claim = &*name, "claim deleted");
                 self.claims.deleted_own("", &name, &uid);
             }
+            Outcome::ClaimKept(claim) => {
+                tracing::info!(claim = claim.name_any(), "claim deleted, and kept by others");
+                kept.released.extend(claim.uid());
+                self.claims.apply_own(*claim);
+                kept.looks_by(Instant::now());
+            }
             Outcome::Node(node) => self.observer.nodes.apply_own(*node),
             Outcome::NodeGone { name, uid } => {
                 self.observer.nodes.absent("", &name, &uid);

@@ -1,9 +1,17 @@
 //! A person deletes a claim, or the upgrade, at every stage: just after each claim came into each of its states. What must
 //! hold is checked by the module above.
 
+use std::time::Duration;
+
+use evenkeel_sim::faults::Call;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
 use super::super::script::{self, Step};
 use super::attacks::{Attacked, Script, at, spread, steps};
+use super::base::CLAIMS;
 use super::campaign;
+use super::installed::story;
 
 /// What a person deletes at `millis`: the claim that has just changed, the upgrade, or the upgrade to ask for it again.
 fn deeds(millis: u64, component: &str, node: &str) -> Vec<Vec<Step>> {
@@ -75,4 +83,36 @@ fn deletions_of_the_last_controllers_claim() {
 fn deletions_of_what_is_stuck() {
     let begins = "at 0 drain 60; at 0 returning; at 0 deadline 60; at 0 executor kubelet/main-3 hang";
     at_every_stage("stuck nodes", begins, &["Draining", "Upgrading", "Parked", "Failed"], 6);
+}
+
+/// A claim whose deletion somebody else waits for settles as any other, and its node waits for it by name.
+#[test]
+fn a_claim_that_others_keep_holds_its_node_and_says_why() {
+    story("", "Automatic", async |story| {
+        let at_work =
+            |claim: &Value| claim["spec"]["component"] == "kubelet" && claim["status"]["state"] == "Draining";
+        story.until("a node drains", |_, claims| claims.iter().any(at_work)).await;
+        let claims = story.kube.list(CLAIMS).await;
+        let claim = claims.iter().find(|claim| at_work(claim)).unwrap();
+        let name = claim["metadata"]["name"].as_str().unwrap();
+        let path = format!("{CLAIMS}/{name}");
+        let mut finalizers = claim["metadata"]["finalizers"].clone();
+        finalizers.as_array_mut().unwrap().push("example.com/keep".into());
+        story.kube.merge(&path, &json!({"metadata": {"finalizers": finalizers}})).await.unwrap();
+        story.kube.delete(&path).await.unwrap();
+        let words =
+            format!("NodeUpgrade {name} is deleted and stays until finalizer example.com/keep is taken off");
+        story.is("NodesHeld", &words).await;
+        let before = story.cluster.faults().record();
+        sleep(Duration::from_mins(10)).await;
+        let calls = story.cluster.faults().record();
+        let writes = |call: &&Call| call.is_write() && call.line().contains(name);
+        assert_eq!(calls.iter().filter(writes).count(), 0, "there is nothing to do");
+        let creates = |call: &&Call| call.verb == "create" && call.sent()["metadata"]["name"] == name;
+        assert_eq!(before.iter().filter(creates).count(), 1, "it is made once");
+        let left = story.kube.get(&path).await.unwrap();
+        assert_eq!(left["metadata"]["finalizers"], json!(["example.com/keep"]));
+        story.kube.merge(&path, &json!({"metadata": {"finalizers": []}})).await.unwrap();
+        story.is("Completed", "").await;
+    });
 }

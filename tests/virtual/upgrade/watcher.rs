@@ -340,7 +340,9 @@ impl Watcher {
     fn claim(&mut self, write: &Write<'_>, ours: bool) {
         let name = write.name().to_owned();
         let before = self.claims.get(&name).cloned();
-        let Some(object) = write.after() else {
+        // What others keep of a claim that the operator let go is a claim no more.
+        let is_left = |object: &Value| is_let_go(object) && (ours || before.is_none());
+        let Some(object) = write.after().filter(|object| !is_left(object)) else {
             self.claims.remove(&name);
             if let Some(claim) = before.filter(|_| ours) {
                 self.lets_go(&name, &claim);
@@ -417,6 +419,14 @@ impl Watcher {
     fn is_old(&self, since: Instant) -> bool {
         since.elapsed() > self.moment()
     }
+}
+
+/// Whether a claim is deleted, and does not wait for the operator.
+fn is_let_go(claim: &Value) -> bool {
+    let meta = &claim["metadata"];
+    let waits =
+        meta["finalizers"].as_array().is_some_and(|all| all.iter().any(|of| of == "evenkeel.dev/settle"));
+    meta.get("deletionTimestamp").is_some() && !waits
 }
 
 /// The host of an apiserver that is named by its address, as where its host is no node.
