@@ -11,6 +11,7 @@ use kube::api::PostParams;
 use serde_json::{Map, Value, json};
 
 use super::actions::Hands;
+use super::authority::NotDone;
 use super::outcome::{FIELD_MANAGER, Outcome, Stop, refusal, stop};
 use crate::api::job_name;
 use crate::observe::lean::{EXECUTOR_LABEL, Job};
@@ -61,10 +62,29 @@ impl Hands {
         let refused = match self.send(async |client| create(&client, namespace, &manifest, true).await).await
         {
             Ok(_) => None,
-            Err(error) => Some(refusal(&error).ok_or_else(|| stop(&what, &error))?),
+            Err(error) => told_of_trial(&error, &what)?,
         };
         Ok(Outcome::JobTried { executor, template, refused })
     }
+}
+
+/// Why the server would refuse the Job with whose trial it answered `error`, if it would.
+fn told_of_trial(error: &NotDone, what: &str) -> Result<Option<String>, Stop> {
+    if cannot_be_tried(error) {
+        let why = error.line();
+        tracing::info!(what, why, "the server can try no Job, so that only a real one is refused");
+        return Ok(None);
+    }
+    refusal(error).map(Some).ok_or_else(|| stop(what, error))
+}
+
+/// Whether the server did not ask an admission webhook, because what that one does cannot be undone. A real Job it would
+/// ask about (`k8s.io/apiserver/pkg/admission/plugin/webhook/errors`, `NewDryRunUnsupportedErr`).
+fn cannot_be_tried(error: &NotDone) -> bool {
+    let NotDone::Failed(kube::Error::Api(status)) = error else { return false };
+    let name = status.message.strip_prefix("admission webhook \"");
+    let rest = name.and_then(|name| name.split_once('"')).map(|(_, rest)| rest);
+    status.code == 400 && rest == Some(" does not support dry run")
 }
 
 async fn create(
@@ -247,6 +267,24 @@ mod tests {
             let value = |name: &str| env.iter().find(|of| of["name"] == name).unwrap()["value"].clone();
             assert_eq!((value("EVENKEEL_COMPONENT"), value("EVENKEEL_COMPONENTS")), (json!(one), json!(all)));
         }
+    }
+
+    /// A server does not call a webhook in a dry run that may have effects elsewhere, and answers so for it.
+    #[test]
+    fn a_job_that_cannot_be_tried_is_not_refused() {
+        let tried = |code: u16, message: &str| {
+            let status = kube::core::Status::failure(message, "BadRequest").with_code(code);
+            told_of_trial(&NotDone::Failed(kube::Error::Api(status.boxed())), "try it").ok()
+        };
+        let webhook = r#"admission webhook "audit.example.com""#;
+        assert_eq!(tried(400, &format!("{webhook} does not support dry run")), Some(None));
+        for denied in [
+            format!("{webhook} denied the request: team a does not support dry run"),
+            "the namespace does not support dry run".to_owned(),
+        ] {
+            assert_eq!(tried(400, &denied), Some(Some(format!("{denied} (HTTP 400)"))));
+        }
+        assert_eq!(tried(503, &format!("{webhook} does not support dry run")), None, "it was not heard");
     }
 
     /// In YAML, `env:` with nothing behind it is null, which the server takes for nothing.
