@@ -30,7 +30,7 @@ enum Leaves {
     ByDeletion(Forced),
 }
 
-/// Those under way, and those that wait for one of [`EVICTIONS_AT_ONCE`] places.
+/// Those under way, and those that wait for one of a few places.
 #[derive(Default)]
 pub struct Evictions {
     /// The requests that were sent.
