@@ -159,7 +159,7 @@ pub struct Unseen {
 pub struct Fold<K: Watched> {
     entries: BTreeMap<Key, Entry<K::Kept>>,
     /// Of these, older events and answers may still be on their way.
-    gone: Gone,
+    gone: Gone<ResourceVersion>,
     names: Interner,
     /// The keys that changed; `None` where anything may have changed, as before the first [`Fold::news`].
     news: Option<BTreeSet<Key>>,
@@ -306,11 +306,15 @@ impl<K: Watched> Fold<K> {
         let key = self.key(&object);
         let version = ResourceVersion::read(meta.resource_version.as_deref());
         let uid = meta.uid.as_deref();
-        // A list that began after the deletion knows better.
-        if round > 0 && !self.gone.has_since(uid, round) {
+        if let Some(deleted) = self.gone.of(uid) {
+            // A list that began after the deletion knows better, and so does whatever is newer: an object that leaves the
+            // selection of its watch is told as deleted, and may come back.
+            let later_list = round > deleted.round;
+            let is_newer = deleted.version.as_ref().is_some_and(|of| version.newer_than(of));
+            if !later_list && !is_newer {
+                return false;
+            }
             self.gone.forget(uid);
-        } else if self.gone.has(uid) {
-            return false;
         }
         let (wakes, key) = match self.entries.entry(key) {
             Occupied(mut entry) => {
@@ -342,10 +346,10 @@ impl<K: Watched> Fold<K> {
     pub fn delete(&mut self, object: &K) -> bool {
         let key = self.key(object);
         let meta = object.meta();
-        if let Some(uid) = meta.uid.as_deref() {
-            self.gone.remember(uid, self.round);
-        }
         let version = ResourceVersion::read(meta.resource_version.as_deref());
+        if let Some(uid) = meta.uid.as_deref() {
+            self.gone.remember(uid, self.round, Some(version.clone()));
+        }
         // What is newer than the deletion is another object of the same name.
         let newer = self.entries.get(&key).is_some_and(|held| held.version.newer_than(&version));
         let gone = !newer && self.entries.remove(&key).is_some();
@@ -372,7 +376,7 @@ impl<K: Watched> Fold<K> {
     pub fn deleted_own(&mut self, namespace: &str, name: &str, uid: &str) -> bool {
         let held = self.absent(namespace, name, uid);
         if held {
-            self.gone.remember(uid, self.round);
+            self.gone.remember(uid, self.round, None);
         }
         held
     }

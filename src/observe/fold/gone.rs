@@ -1,8 +1,10 @@
 //! Which objects were deleted last.
 //!
 //! An answer to a request of ours may be older than the deletion that a watch has told meanwhile. Taken in, the object
-//! would be held for good where nothing is listed anew: nobody tells of its end twice. The invariants: an object is known
-//! by its UID, because another of the same name may exist; and however many are deleted, only the last ones are remembered.
+//! would be held for good where nothing is listed anew: nobody tells of its end twice. What an object says that is newer than
+//! its deletion is believed, and that is for the fold to see: one that leaves the selection of a watch is told as deleted, and
+//! may come back. The invariants: an object is known by its UID, because another of the same name may exist; and however many
+//! are deleted, only the last ones are remembered.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,43 +13,53 @@ use std::sync::Arc;
 /// few hundred pods.
 pub(super) const MOST: usize = 4096;
 
+/// One that was deleted.
+#[derive(Debug)]
+pub(super) struct Deleted<V> {
+    /// The list that was the last one when it was deleted.
+    pub(super) round: u32,
+    /// The version of the deletion, where a watch told of it.
+    pub(super) version: Option<V>,
+}
+
 /// The UIDs of the objects that were deleted last.
-#[derive(Debug, Default)]
-pub(super) struct Gone {
-    /// Each with the list that was the last one when it was deleted.
-    rounds: BTreeMap<Arc<str>, u32>,
+#[derive(Debug)]
+pub(super) struct Gone<V> {
+    deleted: BTreeMap<Arc<str>, Deleted<V>>,
     /// In the order in which they were deleted.
     order: VecDeque<Arc<str>>,
 }
 
-impl Gone {
-    /// Remembers that the object of that UID was deleted, when the last list was that of `round`.
-    pub(super) fn remember(&mut self, uid: &str, round: u32) {
+impl<V> Default for Gone<V> {
+    fn default() -> Self {
+        Self { deleted: BTreeMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<V> Gone<V> {
+    /// Remembers that the object of that UID was deleted, when the last list was that of `round`, and as of `version`, where a
+    /// watch told of it.
+    pub(super) fn remember(&mut self, uid: &str, round: u32, version: Option<V>) {
         let uid: Arc<str> = uid.into();
-        if self.rounds.insert(Arc::clone(&uid), round).is_some() {
+        if self.deleted.insert(Arc::clone(&uid), Deleted { round, version }).is_some() {
             return;
         }
         self.order.push_back(uid);
         if self.order.len() > MOST
             && let Some(oldest) = self.order.pop_front()
         {
-            self.rounds.remove(&oldest);
+            self.deleted.remove(&oldest);
         }
     }
 
-    /// Whether the object of that UID was deleted.
-    pub(super) fn has(&self, uid: Option<&str>) -> bool {
-        uid.is_some_and(|uid| self.rounds.contains_key(uid))
+    /// The deletion of the object of that UID, if it was deleted.
+    pub(super) fn of(&self, uid: Option<&str>) -> Option<&Deleted<V>> {
+        self.deleted.get(uid?)
     }
 
-    /// Whether it was deleted after the list of `round` had begun.
-    pub(super) fn has_since(&self, uid: Option<&str>, round: u32) -> bool {
-        uid.and_then(|uid| self.rounds.get(uid)).is_some_and(|deleted| *deleted >= round)
-    }
-
-    /// Forgets it: the server has it again, as after its storage was restored.
+    /// Forgets it: the server has it again.
     pub(super) fn forget(&mut self, uid: Option<&str>) {
-        let Some(uid) = uid.filter(|uid| self.rounds.remove(*uid).is_some()) else { return };
+        let Some(uid) = uid.filter(|uid| self.deleted.remove(*uid).is_some()) else { return };
         self.order.retain(|known| **known != *uid);
     }
 }
@@ -61,16 +73,16 @@ mod tests {
         let mut gone = Gone::default();
         let uids: Vec<String> = (0..MOST + 10).map(|number| format!("uid-{number}")).collect();
         for uid in &uids {
-            gone.remember(uid, 1);
-            gone.remember(uid, 2);
+            gone.remember(uid, 1, None);
+            gone.remember(uid, 2, Some(7));
         }
-        assert_eq!((gone.order.len(), gone.rounds.len()), (MOST, MOST));
-        assert!(!gone.has(Some(&uids[9])) && gone.has(Some(&uids[10])));
-        assert!(gone.has_since(Some(&uids[10]), 2) && !gone.has_since(Some(&uids[10]), 3));
-        assert!(!gone.has(None), "what has no UID cannot be known again");
+        let told = |gone: &Gone<u8>, uid: &str| gone.of(Some(uid)).map(|of| (of.round, of.version));
+        assert_eq!((gone.order.len(), gone.deleted.len()), (MOST, MOST));
+        assert_eq!((told(&gone, &uids[9]), told(&gone, &uids[10])), (None, Some((2, Some(7)))));
+        assert!(gone.of(None).is_none(), "what has no UID cannot be known again");
         gone.forget(Some(&uids[10]));
         gone.forget(Some(&uids[10]));
-        assert!(!gone.has(Some(&uids[10])));
-        assert_eq!((gone.order.len(), gone.rounds.len()), (MOST - 1, MOST - 1));
+        assert_eq!(told(&gone, &uids[10]), None);
+        assert_eq!((gone.order.len(), gone.deleted.len()), (MOST - 1, MOST - 1));
     }
 }

@@ -122,7 +122,7 @@ fn what_a_watch_said_is_gone_does_not_come_back_by_an_older_answer() {
     assert!(!fold.apply(object("late", "5", "late")));
     assert_eq!(held(&fold), pairs(&[("b", "5")]));
     assert!(fold.apply(object("a", "14", "second")), "another of its name");
-    assert!(!fold.apply(object("a", "15", "a")));
+    assert!(!fold.apply(object("a", "11", "a")));
     fold.list_begins_anew();
     fold.listed(object("a", "14", "second"));
     fold.listed(object("b", "5", "b"));
@@ -141,6 +141,16 @@ fn what_the_server_does_not_know_is_dropped_until_it_is_told_of_again() {
     assert_eq!(held(&fold), pairs(&[("b", "5")]));
     assert_eq!(fold.news(), News::These([("shop".into(), "a".into())].into()));
     assert!(fold.apply(object("a", "12", "a")));
+}
+
+/// Its label is taken away, and put back: a watch by that label tells of a deletion, and then of the same object.
+#[test]
+fn what_leaves_the_selection_of_its_watch_may_come_back() {
+    let mut fold = listed(&["a"]);
+    assert!(fold.delete(&object("a", "8", "a")));
+    assert!(!fold.apply(object("a", "7", "a")), "an answer from before");
+    assert!(fold.apply(object("a", "9", "a")), "it is selected again");
+    assert!(fold.delete(&object("a", "10", "a")), "and goes");
 }
 
 /// A storage that is restored has again what was deleted after it had been saved.
