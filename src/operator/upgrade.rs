@@ -45,7 +45,7 @@ use super::decoded::Decoded;
 use super::metrics::{Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, dropped, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, Evictions, FIELD_MANAGER, Hands, Known};
-use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, decode, upgrade};
+use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, upgrade};
 use crate::clock::Clock;
 use crate::observe::cache::Cache;
 use crate::observe::fold::Unseen;
@@ -315,16 +315,16 @@ impl Driver<'_> {
             .is_some_and(|(version, told)| *version == object.resource_version() && *told == status);
         let before = object.status.as_ref();
         let same = before.is_some_and(|before| before.remembered() == status.remembered());
-        if cut || before == Some(&status) {
-            return same;
+        if before == Some(&status) || cut && same {
+            return true;
         }
         let reason = |s: &ClusterUpgradeStatus| Some(ConditionType::Ready.of(&s.conditions)?.reason.clone());
         let goes_on = before.is_some_and(|before| reason(before) == reason(&status));
-        let pause = if goes_on { BETWEEN_LINES } else { BETWEEN_REASONS };
+        let pause = if goes_on || cut { BETWEEN_LINES } else { BETWEEN_REASONS };
         let due = kept.status_written.get(&name).map(|at| *at + pause);
-        if let Some(due) = due.filter(|due| same && *due > Instant::now()) {
+        if let Some(due) = due.filter(|due| (same || cut) && *due > Instant::now()) {
             kept.looks_by(due);
-            return true;
+            return same;
         }
         kept.status_written.insert(name.clone(), Instant::now());
         let of = &object.metadata;
@@ -332,11 +332,17 @@ impl Driver<'_> {
             Ok(written) => {
                 kept.complaints.answered();
                 kept.announced.announce(&self.hands, before, &written, &status);
-                let stored = decode::<ClusterUpgrade>(&written).ok().and_then(|object| object.status);
-                let whole = stored.is_some_and(|stored| stored.remembered() == status.remembered());
+                // What cannot be written as JSON was not sent.
+                let remembered = serde_json::to_value(status.remembered()).unwrap_or_default();
+                let is_stored = dropped(&written, &remembered, ClusterUpgrade::crd_name()).is_none();
                 note_dropped(kept, name, &written, status);
                 self.upgrades.apply_own(written);
-                return whole;
+                if !is_stored {
+                    // It is sent again: a person may install the definition that has the field.
+                    self.fails(kept, Reason::Api);
+                    kept.looks_by(Instant::now() + BETWEEN_LINES);
+                }
+                return is_stored;
             }
             Err(error) => self.not_written(kept, error),
         }

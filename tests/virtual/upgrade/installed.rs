@@ -423,6 +423,31 @@ fn a_definition_that_becomes_older_costs_no_write_after_the_other() {
     });
 }
 
+/// What an upgrade remembers of itself decides what is done next, so that nothing is done while it is not stored.
+#[test]
+fn a_definition_of_upgrades_that_becomes_older_lets_nothing_go_on_until_it_is_mended() {
+    story("", "Automatic", async |story| {
+        story.until("a node drains", |_, claims| nodes_that_are(claims, "Draining") > 0).await;
+        story.lacks("clusterupgrades", "controlPlane").await;
+        // A status is written that cannot be stored.
+        story.until("it is dropped", |upgrade, _| upgrade["status"]["controlPlane"].is_null()).await;
+        sleep(Duration::from_secs(10)).await;
+        story.cluster.faults().record();
+        sleep(Duration::from_mins(10)).await;
+        let calls = story.cluster.faults().record();
+        let of_upgrades =
+            |call: &&Call| call.agent == "evenkeel-a" && !call.resource.contains("clusterskewreports");
+        let writes = calls.iter().filter(|call| call.is_write()).filter(of_upgrades);
+        let (statuses, others): (Vec<String>, Vec<String>) =
+            writes.map(Call::line).partition(|line| line.contains("clusterupgrades"));
+        assert_eq!(others, Vec::<String>::new());
+        assert!(statuses.len() > 10, "it is tried again: {statuses:?}");
+        let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
+        story.kube.merge(&path, &definition_of("clusterupgrades", |_| ())).await.unwrap();
+        story.is("Completed", "").await;
+    });
+}
+
 /// What a claim remembers is not lost: it waits with the state before, and its node stays as it is.
 #[test]
 fn a_definition_of_claims_that_becomes_older_keeps_them_where_they_are() {
