@@ -2,8 +2,8 @@
 //!
 //! This module does no I/O, reads no clock and takes no lock. The invariants: an older version of an object never
 //! replaces a newer one; an object that a complete list does not name is dropped, unless it was written after the list;
-//! an object that was deleted does not come back, unless a later list names it; and a set that may lack an object says so
-//! until a list without a fault.
+//! an object that was deleted comes back only by what is newer than its deletion, or by a later list; and a set that may lack
+//! an object says so until a list without a fault.
 
 mod gone;
 

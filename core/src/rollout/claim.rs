@@ -240,7 +240,8 @@ impl Claim {
     }
 }
 
-/// A stored claim that cannot be read: nobody but us should have written it.
+/// A stored claim that only holds its node. It cannot be read, though nobody but us should have written it; or nothing is left
+/// to be done about it, and the finalizers of others keep it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableClaim {
     /// `metadata.name`.

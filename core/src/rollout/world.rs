@@ -54,7 +54,7 @@ pub struct World<'a> {
     pub cluster: &'a Cluster,
     /// Every stored claim, by name.
     pub claims: &'a [Claim],
-    /// Stored claims that cannot be read.
+    /// Stored claims that only hold their nodes.
     pub unreadable: &'a [UnreadableClaim],
     /// What is seen of executors' Jobs, and what the server answered to those that it refused.
     pub jobs: &'a Jobs,

@@ -1,8 +1,8 @@
 //! What stands in the way of a minor that somebody chose.
 //!
 //! Here belongs which findings do not stand in the way because the upgrade itself mends them; the others come from
-//! `next.rs`. The invariant: a
-//! target that is let through leaves nothing outside the policy that the way to it does not bring back.
+//! `next.rs`. The invariant: a target that is let through leaves nothing outside the policy that the way to it does not
+//! bring back.
 
 use super::assess::assess;
 use super::next::blockers;

@@ -1,4 +1,5 @@
-//! Statuses where nothing can be decided, and who is named where not all can be. One at its longest is given to a server in `tests/virtual/upgrade/bounds.rs`.
+//! Statuses where nothing can be decided, and who is named where not all can be. One at its longest is given to a server in
+//! `tests/virtual/upgrade/bounds.rs`.
 
 use evenkeel_core::rollout::NodeOut;
 use serde_json::json;
