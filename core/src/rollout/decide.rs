@@ -3,6 +3,7 @@
 //! Each question has its own module; here they are put together. The invariants: nothing begins of a stage while an
 //! earlier one has something left, and what is in flight goes on even where nothing new may begin.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -83,6 +84,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         mine: &mine,
         begun: begun(&mine, progress.started),
         stepped: last_step(cluster, &mine, &progress.soaks, world.now),
+        zones: OnceCell::new(),
         static_pods_until: static_pods_settle(cluster, &mine, world.now),
         tried: Tried::All,
         selected,
@@ -113,10 +115,9 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     if round.may_disrupt && stage == Some(Stage::Kubelets) && planned.refused().is_empty() {
         next_nodes::halt(&mut round);
     }
-    let away = absence::away(cluster, &missing);
-    let hidden = remembered(&controllers, &missing);
-    let mut notes =
-        RoundNotes { from, way, nodes_of_hops, approved, seen, hidden, away, ..RoundNotes::default() };
+    let mut notes = RoundNotes { from, way, nodes_of_hops, approved, seen, ..RoundNotes::default() };
+    notes.away = absence::away(cluster, &missing);
+    notes.hidden = remembered(&controllers, &missing);
     notes.preflight = planned.refused().to_vec();
     if stands(&round, &notes.preflight) {
         notes.blockage = blocked::blockage(&mut round, &notes.preflight);

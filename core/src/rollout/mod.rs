@@ -54,6 +54,7 @@ mod waiting;
 mod whose_turn;
 mod world;
 mod write;
+mod zone_count;
 mod zones;
 
 pub use crate::disruption::{Memory, PodMemory};

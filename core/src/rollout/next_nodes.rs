@@ -24,7 +24,7 @@ use super::round::{Round, Selected, TRIED_AGAIN, after, gone_at, record};
 use super::soak::CONTROLLERS_SETTLE;
 use super::waiting::{EndedBy, WaitReason, Waiting};
 use super::whose_turn::{InTurn, in_turn, unavailable, waits_for};
-use super::zones::place;
+use super::zone_count::place;
 use crate::cluster::{Component, Node};
 use crate::drain::{OnTimeout, STALLED};
 use crate::plan::{is_empty, is_spare, rank, zone};

@@ -188,7 +188,7 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
     let (world, name) = (round.world, &node.name);
     // It was given back at an earlier look, for a reason that is gone: whoever else uncordons a node leaves our mark on it.
     if !node.unschedulable && node.cordoned_by.is_none() {
-        return round.actions.push(release(claim));
+        return gives_up(round, claim);
     }
     if !holds(claim, node) || !node.unschedulable {
         let message = "was uncordoned by someone else while it drained";

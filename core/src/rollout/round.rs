@@ -5,6 +5,7 @@
 //! takes none of it back. Only at the end of the round `refusal_retries.rs` withholds writes that the server refused
 //! before.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use super::jobs::{JobState, Tried};
 use super::not_opened::NotOpened;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
+use super::zone_count::ZoneCounts;
 use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, DrainPolicy};
@@ -87,6 +89,8 @@ pub(super) struct Round<'a> {
     pub(super) begun: Option<Timestamp>,
     /// When the last step of the control plane was over; `None` before the first one.
     pub(super) stepped: Option<Timestamp>,
+    /// How many nodes of each zone are away, once somebody has asked.
+    pub(super) zones: OnceCell<ZoneCounts>,
     /// Until when the static pods of the last control-plane node come back, while they do.
     pub(super) static_pods_until: Option<Timestamp>,
     /// What is known of the Jobs of executors.
@@ -316,7 +320,7 @@ pub(super) const TRIED_AGAIN: &str = "tried again after: ";
 /// before is parked again: else its next try would count as the first.
 pub(super) fn gives_up(round: &mut Round<'_>, claim: &Claim) {
     let stale = claim.ending || claim.subject.to != round.upgrade.version;
-    if claim.attempt <= 1 || stale || !claim.is_of_kubelet() {
+    if claim.attempt <= 1 || stale || !claim.is_of_kubelet() || !round.selects(claim) {
         return round.actions.push(release(claim));
     }
     let now = round.world.now;

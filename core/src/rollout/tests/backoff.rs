@@ -46,6 +46,30 @@ fn a_node_that_is_given_up_before_its_next_drain_is_parked_as_before() {
     toy.upgrade.suspended = false;
     toy.run_until(60, |toy| claim(toy).state.name() == "Draining");
     assert_eq!(claim(&toy).attempt, 4);
+    // While it drains, too; and where the reason is gone when its node is given back.
+    for goes_on_at_once in [false, true] {
+        let attempt = claim(&toy).attempt;
+        toy.upgrade.suspended = true;
+        toy.tick();
+        assert!(!toy.cluster.node("n-1").unwrap().unschedulable);
+        toy.upgrade.suspended = !goes_on_at_once;
+        toy.tick();
+        assert_eq!((claim(&toy).state.name(), claim(&toy).attempt), ("Parked", attempt - 1), "{:?}", toy.log);
+        toy.upgrade.suspended = false;
+        toy.run_until(60, |toy| claim(toy).state.name() == "Draining");
+    }
+}
+
+#[test]
+fn a_node_that_was_tried_before_and_is_taken_out_leaves_no_claim() {
+    let mut toy = Toy::new(1, 1);
+    toy.cluster.set_pod(pod("slow", 1, "n-1"));
+    toy.lingers = 10_000_000;
+    parked(&mut toy, 1);
+    assert_eq!(toy.kubelets("Claimed"), 1);
+    toy.upgrade.groups[0].selector.match_labels = [("takes-part".to_owned(), "yes".to_owned())].into();
+    toy.run_to_the_end(60);
+    assert!(!toy.claims.iter().any(crate::rollout::Claim::is_of_kubelet), "{:?}", toy.log);
 }
 
 /// Lets minutes pass until so many nodes are parked.
