@@ -85,8 +85,9 @@ impl Hands {
             Action::Uncordon { node, taints, .. } => self.uncordon(&node, taints.as_ref()).await,
             Action::Taint { node, taints } => self.taint(&node, &taints).await,
             Action::ReleaseOrphan { node, mark } => self.uncordon_orphan(&node, &mark).await,
-            Action::Evict(permit) => self.evict(permit).await,
-            Action::Delete(forced) => self.delete(forced).await,
+            Action::Evict(_) | Action::Delete(_) => {
+                Err(Stop::Failed("a pod is asked to leave only in a place for evictions".to_owned()))
+            }
             Action::StartJob { claim, uid, attempt, subject, template } => {
                 self.start_job(&claim, &uid, attempt, &subject, &template).await
             }

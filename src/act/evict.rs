@@ -14,9 +14,9 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 
 use super::actions::Hands;
-use super::authority::{Authority, Effects, NotDone};
+use super::authority::{Authority, Effects, EvictionPlace, NotDone};
 use super::elect::LeadershipLost;
-use super::outcome::{Outcome, Stop};
+use super::outcome::Outcome;
 use crate::clients::one_line;
 
 /// The role without which nobody may force a drain.
@@ -35,18 +35,18 @@ pub struct Manner {
 }
 
 impl Hands {
-    /// Sends the eviction that `permit` allows. A permit is used once.
-    pub(super) async fn evict(&self, permit: Permit) -> Result<Outcome, Stop> {
-        let answer = evict(&self.effects, &self.authority, &permit, Manner::default()).await;
-        let answer = answer.map_err(|_| Stop::NotLeading)?;
-        Ok(Outcome::Eviction { uid: permit.uid().clone(), charge: permit.charge().cloned(), answer })
+    /// Sends the eviction that `permit` allows, in `place`. A permit is used once.
+    pub(super) async fn evict(&self, permit: Permit, place: EvictionPlace) -> Outcome {
+        let sent = evict(&self.effects, &self.authority, place, &permit, Manner::default()).await;
+        let Ok(answer) = sent else { return Outcome::NotLeading };
+        Outcome::Eviction { uid: permit.uid().clone(), charge: permit.charge().cloned(), answer }
     }
 
-    /// Sends the deletion that `forced` allows.
-    pub(super) async fn delete(&self, forced: Forced) -> Result<Outcome, Stop> {
+    /// Sends the deletion that `forced` allows, in `place`.
+    pub(super) async fn delete(&self, forced: Forced, place: EvictionPlace) -> Outcome {
         let pod = format!("{}/{}", forced.namespace(), forced.pod());
-        let answer = delete(&self.effects, &self.authority, &forced, None).await;
-        let answer = answer.map_err(|_| Stop::NotLeading)?;
+        let sent = delete(&self.effects, &self.authority, place, &forced, None).await;
+        let Ok(answer) = sent else { return Outcome::NotLeading };
         tracing::warn!(
             pod,
             answer = answer.label(),
@@ -61,14 +61,14 @@ impl Hands {
             },
             other => other,
         };
-        Ok(Outcome::Deletion { uid: forced.uid().clone(), answer })
+        Outcome::Deletion { uid: forced.uid().clone(), answer }
     }
 }
 
 /// What the server says of a deletion that we have no right to.
 const NO_RIGHT: &str = "cannot delete resource \"pods\"";
 
-/// Sends the eviction that `permit` allows, once, and returns what the server's answer means.
+/// Sends the eviction that `permit` allows, once, in `place`, and returns what the server's answer means.
 ///
 /// `Api::evict` is not used because it loses the delete options, and with them the UID.
 ///
@@ -77,6 +77,7 @@ const NO_RIGHT: &str = "cannot delete resource \"pods\"";
 pub async fn evict(
     effects: &Effects,
     authority: &Authority,
+    place: EvictionPlace,
     permit: &Permit,
     manner: Manner,
 ) -> Result<Answer, LeadershipLost> {
@@ -85,7 +86,7 @@ pub async fn evict(
         let pods: Api<Pod> = Api::namespaced(client, permit.namespace());
         pods.create_subresource::<_, Status>("eviction", permit.pod(), &params, &body).await
     };
-    match authority.send_eviction(effects, request).await {
+    match authority.send_eviction(effects, place, request).await {
         Ok(status) => Ok(Answer::Accepted(status.metadata.resource_version.map(String::into_boxed_str))),
         Err(error) => failed(permit.pod(), error),
     }
@@ -99,6 +100,7 @@ pub async fn evict(
 pub async fn delete(
     effects: &Effects,
     authority: &Authority,
+    place: EvictionPlace,
     forced: &Forced,
     grace: Option<i64>,
 ) -> Result<Answer, LeadershipLost> {
@@ -116,7 +118,7 @@ pub async fn delete(
         let pods: Api<Pod> = Api::namespaced(client, forced.namespace());
         pods.delete(forced.pod(), &params).await
     };
-    match authority.send_eviction(effects, request).await {
+    match authority.send_eviction(effects, place, request).await {
         Ok(_) => Ok(Answer::Accepted(None)),
         Err(error) => failed(forced.pod(), error),
     }

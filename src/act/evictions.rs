@@ -5,7 +5,6 @@
 //! stopped meanwhile; and only what is sent counts as sent.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::disruption::{Permit, Sent};
@@ -15,69 +14,93 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::actions::{Hands, Known};
-use super::authority::EVICTIONS_AT_ONCE;
+use super::actions::Hands;
+use super::authority::{Effects, EvictionPlace};
 use super::outcome::Outcome;
-use crate::api::ClusterUpgrade;
 
 /// For how long a decision counts: a look that is held up by a slow server may be followed by answers before it is followed
 /// by another look.
 const COUNTS: Duration = Duration::from_secs(1);
 
 /// A pod that is to leave.
-enum Leaves {
+pub enum Leaves {
+    /// As its budgets allow.
     ByEviction(Permit),
+    /// Past its budgets.
     ByDeletion(Forced),
 }
 
-/// Those under way, and those that wait for one of a few places.
+/// Pods that are to leave, and wait for a place, in the order in which that was decided.
 #[derive(Default)]
-pub struct Evictions {
-    /// The requests that were sent.
-    pub under_way: JoinSet<Outcome>,
-    /// In the order in which they were decided.
-    waiting: VecDeque<(Leaves, Arc<ClusterUpgrade>)>,
+pub struct EvictionQueue {
+    waiting: VecDeque<Leaves>,
     /// When those that wait were decided last.
     decided: Option<Instant>,
 }
 
-impl Evictions {
+impl EvictionQueue {
     /// Forgets what waits: everything is decided anew.
     pub fn forget(&mut self) {
         self.waiting.clear();
     }
 
-    /// Takes `action` of `upgrade` in, if it makes a pod leave; otherwise returns it.
-    pub fn take(&mut self, action: Action, upgrade: &Arc<ClusterUpgrade>) -> Option<Action> {
-        let leaves = match action {
+    /// Takes in what was decided just now.
+    pub fn push(&mut self, leaves: Leaves) {
+        self.waiting.push_back(leaves);
+        self.decided = Some(Instant::now());
+    }
+
+    /// The next one, and its place among the evictions of `effects`; `None` when none waits or none may be sent now.
+    pub fn next(&mut self, effects: &Effects) -> Option<(Leaves, EvictionPlace)> {
+        if self.decided.is_none_or(|at| at.elapsed() > COUNTS) {
+            self.forget();
+        }
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let place = effects.eviction_place()?;
+        Some((self.waiting.pop_front()?, place))
+    }
+}
+
+/// Those of an upgrade.
+#[derive(Default)]
+pub struct Evictions {
+    /// The requests that were sent.
+    pub under_way: JoinSet<Outcome>,
+    queue: EvictionQueue,
+}
+
+impl Evictions {
+    /// Forgets what waits: everything is decided anew.
+    pub fn forget(&mut self) {
+        self.queue.forget();
+    }
+
+    /// Takes `action` in, if it makes a pod leave; otherwise returns it.
+    pub fn take(&mut self, action: Action) -> Option<Action> {
+        self.queue.push(match action {
             Action::Evict(permit) => Leaves::ByEviction(permit),
             Action::Delete(forced) => Leaves::ByDeletion(forced),
             other => return Some(other),
-        };
-        self.waiting.push_back((leaves, Arc::clone(upgrade)));
-        self.decided = Some(Instant::now());
+        });
         None
     }
 
     /// Sends as many as there are places for, and remembers in `sent` that they were sent at `now`.
     pub fn send(&mut self, hands: &Hands, sent: &mut Sent, now: Timestamp) {
-        if self.decided.is_none_or(|at| at.elapsed() > COUNTS) {
-            self.waiting.clear();
-        }
-        while self.under_way.len() < EVICTIONS_AT_ONCE {
-            let Some((leaves, upgrade)) = self.waiting.pop_front() else { return };
-            let action = match leaves {
-                Leaves::ByEviction(permit) => {
-                    sent.sends(&permit, now);
-                    Action::Evict(permit)
-                }
-                Leaves::ByDeletion(forced) => {
-                    sent.deletes(forced.asked(), now);
-                    Action::Delete(forced)
-                }
-            };
+        while let Some((leaves, place)) = self.queue.next(&hands.effects) {
+            match &leaves {
+                Leaves::ByEviction(permit) => sent.sends(permit, now),
+                Leaves::ByDeletion(forced) => sent.deletes(forced.asked(), now),
+            }
             let hands = hands.clone();
-            self.under_way.spawn(async move { hands.perform(&upgrade, action, Known::default()).await });
+            self.under_way.spawn(async move {
+                match leaves {
+                    Leaves::ByEviction(permit) => hands.evict(permit, place).await,
+                    Leaves::ByDeletion(forced) => hands.delete(forced, place).await,
+                }
+            });
         }
     }
 }

@@ -21,9 +21,9 @@ mod reread;
 pub mod status;
 
 pub use actions::{Hands, Known};
-pub use authority::{Authority, Effects, NotDone};
+pub use authority::{Authority, Effects, EvictionPlace, NotDone};
 pub use event::Events;
-pub use evictions::Evictions;
+pub use evictions::{EvictionQueue, Evictions, Leaves};
 pub use job::ATTEMPT_LABEL;
 pub(crate) use outcome::refusal;
 pub use outcome::{FIELD_MANAGER, JobNow, Outcome, ReadNow};

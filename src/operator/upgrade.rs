@@ -241,13 +241,12 @@ impl Driver<'_> {
 
     /// Carries `actions` out: evictions beside the loop, everything else before the next decision.
     async fn act(&self, kept: &mut UpgradesKept, object: ClusterUpgrade, actions: Vec<Action>) {
-        let object = Arc::new(object);
         let mut writes = FuturesUnordered::new();
         for action in actions {
             if action == Action::AskApiservers {
                 // This only reads, so it needs no leadership.
                 self.observer.ask_apiservers_now();
-            } else if let Some(action) = kept.evictions.take(action, &object) {
+            } else if let Some(action) = kept.evictions.take(action) {
                 let known = self.known_of(&action);
                 writes.push(self.hands.perform(&object, action, known));
             }

@@ -6,6 +6,7 @@
 //! is taken off; and nothing is asked again and again.
 
 mod campaigns;
+mod interrupted;
 mod watcher;
 
 use std::collections::BTreeMap;
@@ -98,6 +99,24 @@ fn base() -> &'static Base {
     BASE.get_or_init(|| std::thread::scope(|scope| scope.spawn(|| virtually(cluster).0).join().unwrap()))
 }
 
+/// What the command is asked for.
+fn request(clock: &Clock) -> DrainRequest {
+    DrainRequest {
+        nodes: TARGETS.iter().map(|&name| name.into()).collect(),
+        concurrency: 2,
+        policy: DrainPolicy {
+            rules: Rules { evict_finished: true, ..Rules::default() },
+            timeout: SignedDuration::try_from(TIMEOUT).ok(),
+            on_timeout: OnTimeout::Park,
+            settle: SETTLE,
+            await_volumes: false,
+        },
+        give_back: false,
+        mark: CordonMark::of_drain(clock.now(), "test"),
+        stopped: false,
+    }
+}
+
 /// Runs the command as somebody who starts it again when it dies, or when it says that it did not come to its end.
 async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
     let mut codes = Vec::new();
@@ -106,23 +125,11 @@ async fn drained(cluster: Cluster, paper: Paper) -> Vec<Result<u8, String>> {
         let process = cluster.process(DRAINER);
         let seen = cluster.clone();
         let clock = Clock::new(move || seen.now());
-        let request = DrainRequest {
-            nodes: TARGETS.iter().map(|&name| name.into()).collect(),
-            concurrency: 2,
-            policy: DrainPolicy {
-                rules: Rules { evict_finished: true, ..Rules::default() },
-                timeout: SignedDuration::try_from(TIMEOUT).ok(),
-                on_timeout: OnTimeout::Park,
-                settle: SETTLE,
-                await_volumes: false,
-            },
-            give_back: false,
-            mark: CordonMark::of_drain(clock.now(), "test"),
-            stopped: false,
-        };
+        let request = request(&clock);
         let (out, notes) = (Box::new(paper.clone()), Box::new(paper.clone()));
         let client = process.client();
-        let run = evenkeel::cli::drain::run(&client, process.client(), clock, request, out, notes);
+        let never = futures::stream::pending();
+        let run = evenkeel::cli::drain::run(&client, process.client(), clock, request, never, out, notes);
         let crashed = async {
             while !process.is_dead() {
                 let known = cluster.faults().crashes();

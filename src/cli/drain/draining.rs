@@ -11,6 +11,7 @@ use std::time::Duration;
 use evenkeel_core::cluster::{Cluster, Parts, Surroundings, Traits};
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::drain::{DrainAction, DrainDecision, DrainRequest, DrainWorld, decide};
+use futures::Stream;
 use jiff::Timestamp;
 use kube::{Api, Client};
 use tokio::task::{JoinError, JoinSet};
@@ -20,12 +21,11 @@ use tokio_util::sync::CancellationToken;
 use super::super::absent::absent_node;
 use super::super::exit::EXIT_INTERRUPTED;
 use super::display::{Event, Teller};
-use super::interrupt::interrupts;
 use super::kept::{DrainKept, NodeChange, Reply};
 use super::reread::PodsRead;
 use super::waited::DrainTrouble;
-use crate::act::evict::{self, Manner, UNANSWERED};
-use crate::act::{Authority, Effects, node, refusal};
+use crate::act::evict::Manner;
+use crate::act::{Authority, Effects, Leaves, node, refusal};
 use crate::clock::Clock;
 use crate::drive::{Conclusion, Driven, Interrupt, NextLook, drive};
 use crate::observe::cache::{Cache, Changes, RetryPace, Select, Shared};
@@ -77,6 +77,7 @@ impl Driven for Draining {
     }
 
     async fn look(&mut self) -> Result<NextLook, String> {
+        self.kept.queue.forget();
         // While a watch is broken, the drain decides nothing; the watches open again by themselves.
         if let Err(unseen) = self.seen() {
             self.trouble(DrainTrouble::Watch, &unseen.line)?;
@@ -89,7 +90,8 @@ impl Driven for Draining {
 
     fn take(&mut self, done: Result<Reply, JoinError>) -> Result<(), String> {
         // A request whose task panicked counts as one without an answer.
-        done.map_or(Ok(()), |reply| self.answered(reply))
+        done.map_or(Ok(()), |reply| self.answered(reply))?;
+        self.send_evictions()
     }
 
     fn interrupted(&mut self) -> Result<Interrupt, String> {
@@ -100,6 +102,7 @@ impl Driven for Draining {
             None => {
                 self.kept.interrupted = Some(Instant::now());
                 self.request.stopped = true;
+                self.kept.queue.forget();
                 self.teller.note("interrupted: asks no more pods, and waits for answers; again: quits")?;
                 Ok(Interrupt::Settle)
             }
@@ -240,11 +243,11 @@ impl Draining {
         parts.seal()
     }
 
-    /// Drains, until every node is done or somebody interrupts.
-    pub(super) async fn run(mut self) -> Result<u8, String> {
+    /// Drains, until every node is done or somebody `interrupts`: the first time ends it early, the second time at once.
+    pub(super) async fn run(mut self, interrupts: impl Stream<Item = ()>) -> Result<u8, String> {
         self.foretell()?;
         let changes = self.changes.clone();
-        match drive(&mut self, &changes, BETWEEN_DECISIONS, interrupts()).await? {
+        match drive(&mut self, &changes, BETWEEN_DECISIONS, interrupts).await? {
             Conclusion::Settled => self.finish(),
             Conclusion::Quit => Ok(EXIT_INTERRUPTED),
         }
@@ -277,19 +280,20 @@ impl Draining {
         self.kept.states = states;
         self.kept.busy.retain(|_, until| until.is_none_or(|until| until > Instant::now()));
         for action in actions {
-            self.act(action, now)?;
+            self.act(action);
         }
+        self.send_evictions()?;
         let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
         let next = [again_at, self.kept.sent.next()].into_iter().flatten().min().map_or(TICK, until);
         Ok((done && self.kept.running.is_empty(), next.clamp(Duration::from_millis(5), TICK)))
     }
 
-    fn act(&mut self, action: DrainAction, now: Timestamp) -> Result<(), String> {
-        let (effects, manner) = (self.effects.clone(), self.manner);
+    fn act(&mut self, action: DrainAction) {
+        let effects = self.effects.clone();
         match action {
             DrainAction::Cordon(node) => {
                 if self.is_busy(&node.name) {
-                    return Ok(());
+                    return;
                 }
                 let mark = self.request.mark.clone();
                 self.kept.running.spawn(async move {
@@ -299,50 +303,17 @@ impl Draining {
             }
             DrainAction::Uncordon(node) => {
                 if self.is_busy(&node.name) {
-                    return Ok(());
+                    return;
                 }
                 self.kept.running.spawn(async move {
                     let sent = node::uncordon(&effects, &Authority::Person, &node, false).await;
                     Reply::Node(node.name, NodeChange::Uncordoned, sent.map(Box::new))
                 });
             }
-            DrainAction::Evict(permit) => {
-                self.kept.sent.sends(&permit, now);
-                let (node, pod) =
-                    (Arc::clone(permit.node()), format!("{}/{}", permit.namespace(), permit.pod()));
-                self.kept.running.spawn(async move {
-                    let answer = evict::evict(&effects, &Authority::Person, &permit, manner).await;
-                    let answer = answer.unwrap_or(UNANSWERED);
-                    let (uid, charge) = (Arc::clone(permit.uid()), permit.charge().cloned());
-                    Reply::Pod { node, pod, uid, charge, forced: false, answer }
-                });
-            }
-            DrainAction::Delete(forced) => {
-                let pod = format!("{}/{}", forced.namespace(), forced.pod());
-                let node = self.node_of(forced.uid());
-                self.kept.sent.deletes(forced.asked(), now);
-                self.teller.tell(Event::of_pod(
-                    &node,
-                    "deleting",
-                    &pod,
-                    "deleted past its PDBs: its time is over",
-                ))?;
-                self.kept.running.spawn(async move {
-                    let answer = evict::delete(&effects, &Authority::Person, &forced, manner.grace).await;
-                    let answer = answer.unwrap_or(UNANSWERED);
-                    Reply::Pod {
-                        node,
-                        pod,
-                        uid: Arc::clone(forced.uid()),
-                        charge: None,
-                        forced: true,
-                        answer,
-                    }
-                });
-            }
+            DrainAction::Evict(permit) => self.kept.queue.push(Leaves::ByEviction(permit)),
+            DrainAction::Delete(forced) => self.kept.queue.push(Leaves::ByDeletion(forced)),
             DrainAction::Reread(name) => self.reads(name),
         }
-        Ok(())
     }
 
     /// Has the pods of a node read by a request of their own.
@@ -366,7 +337,7 @@ impl Draining {
         false
     }
 
-    fn node_of(&self, uid: &Arc<str>) -> Arc<str> {
+    pub(super) fn node_of(&self, uid: &Arc<str>) -> Arc<str> {
         let on = |cache: &Cache<lean::Pod>| cache.read(|pods| pods.values().any(|pod| pod.pod.uid == *uid));
         let found = self.pods.iter().find(|(_, cache)| on(cache));
         found.map_or_else(|| "".into(), |(name, _)| Arc::clone(name))

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::reread::PodsRead;
 use super::waited::{Troubles, Waited};
-use crate::act::NotDone;
+use crate::act::{EvictionQueue, NotDone};
 use crate::observe::lean;
 
 /// What a request does to a node.
@@ -64,6 +64,8 @@ pub(super) struct DrainKept {
     pub(super) confirmed: BTreeMap<Arc<str>, Timestamp>,
     /// When the pods of each node were last read by a request of their own.
     pub(super) reread: BTreeMap<Arc<str>, Timestamp>,
+    /// Pods that may leave and wait for a place.
+    pub(super) queue: EvictionQueue,
     /// The requests that are under way.
     pub(super) running: JoinSet<Reply>,
     /// Nodes that get no new request yet: `None` while one is under way, or the time until which a failed one holds it.

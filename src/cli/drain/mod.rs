@@ -9,6 +9,7 @@ mod display;
 mod draining;
 mod interrupt;
 mod kept;
+mod leaving;
 mod narrate;
 mod rehearse;
 mod reread;
@@ -23,6 +24,7 @@ use evenkeel_core::cluster::{Node, NodeRef, Selector};
 use evenkeel_core::disruption::{CordonMark, Rules};
 use evenkeel_core::drain::{DrainPolicy, DrainRequest, OnTimeout};
 use evenkeel_core::version::escape;
+use futures::Stream;
 use jiff::SignedDuration;
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -40,6 +42,7 @@ use crate::observe::interner::Interner;
 use crate::observe::lean;
 use display::{DrainForm, DrainTold, Event, Teller};
 use draining::Draining;
+use interrupt::interrupts;
 
 /// How many pods a page has when the pods of a node are listed.
 const PAGE: u32 = 500;
@@ -208,14 +211,14 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
     let drain = Draining::begin(&read, effects, clock, request, teller, grace, args.chunk_size).await?;
     let drain = drain.with_conditions(args.node_conditions);
     match args.dry_run {
-        DryRun::None => drain.run().await,
+        DryRun::None => drain.run(interrupts()).await,
         DryRun::Client => drain.rehearse(false).await,
         DryRun::Server => drain.rehearse(true).await,
     }
 }
 
-/// Drains as `request` says, with these clients and by this clock. A line for each event goes to `out`; warnings, and
-/// which nodes are left cordoned, go to `notes`. Returns the exit code of the command.
+/// Drains as `request` says, with these clients and by this clock, until it is done or somebody `interrupts`. A line for each
+/// event goes to `out`; warnings, and which nodes are left cordoned, go to `notes`. Returns the exit code of the command.
 ///
 /// # Errors
 /// One line, when a watch does not show what the drain needs, a node does not exist, or `out` cannot be written.
@@ -224,12 +227,13 @@ pub async fn run(
     effects: Client,
     clock: Clock,
     request: DrainRequest,
+    interrupts: impl Stream<Item = ()>,
     out: Box<dyn Write + Send + Sync>,
     notes: Box<dyn Write + Send + Sync>,
 ) -> Result<u8, String> {
     let teller = Teller::to(DrainForm::Text, out, notes, clock.clone());
     let effects = Effects::new(effects);
-    Draining::begin(read, effects, clock, request, teller, None, PAGE).await?.run().await
+    Draining::begin(read, effects, clock, request, teller, None, PAGE).await?.run(interrupts).await
 }
 
 /// The names of the nodes to drain, each once. Names that a person gives are taken without a request to the server.

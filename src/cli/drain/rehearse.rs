@@ -61,7 +61,13 @@ impl Draining {
                 let mut line = would(&left.wait);
                 for permit in emptying.permits.iter().filter(|_| ask) {
                     let manner = Manner { dry_run: true, ..self.manner };
-                    let answer = evict::evict(&self.effects, &Authority::Person, permit, manner).await;
+                    // There is always a place, because each eviction has its answer before the next one is sent.
+                    let answer = match self.effects.eviction_place() {
+                        Some(place) => {
+                            evict::evict(&self.effects, &Authority::Person, place, permit, manner).await
+                        }
+                        None => Ok(UNANSWERED),
+                    };
                     let answer = answer.unwrap_or(UNANSWERED);
                     if !matches!(answer, Answer::Accepted(_) | Answer::Gone) {
                         failed = true;
