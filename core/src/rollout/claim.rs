@@ -241,7 +241,7 @@ impl Claim {
 }
 
 /// A stored claim that only holds its node. It cannot be read, though nobody but us should have written it; or nothing is left
-/// to be done about it, and the finalizers of others keep it.
+/// to be done about it, and the finalizers of others keep it; or it is of an earlier upgrade of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableClaim {
     /// `metadata.name`.

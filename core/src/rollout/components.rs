@@ -372,7 +372,7 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     let name = claim_name(&round.upgrade.name, &subject);
     if let Some(unreadable) = round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name) {
         round.needs_a_person.push(unreadable.why.clone());
-    } else if round.world.claims.iter().all(|claim| *claim.name != *name) {
+    } else if round.mine.iter().all(|claim| *claim.name != *name) {
         match may_open(round, ToOpen::Step(subject.moves())) {
             Ok(()) => round.claims(subject),
             Err(wait) => round.hold_back(wait),

@@ -96,8 +96,8 @@ impl Driver<'_> {
         }
     }
 
-    /// The claims (`NodeUpgrades`) that can be read; and those that only hold their nodes: they cannot be read, or nothing is
-    /// left to be done about them and others keep them.
+    /// The claims (`NodeUpgrades`) that can be read; and those that only hold their nodes: they cannot be read, nothing is left
+    /// to be done about them and others keep them, or they are of an earlier upgrade of the same name.
     pub(super) fn claims(&self, kept: &mut UpgradesKept) -> (Vec<Claim>, Vec<UnreadableClaim>) {
         let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
         let stored = self.claims.list();
@@ -107,10 +107,19 @@ impl Driver<'_> {
         };
         let is_stored = |uid: &String| stored.iter().any(|stored| stored.metadata.uid.as_ref() == Some(uid));
         kept.released.retain(is_stored);
+        let upgrades = self.upgrades.list();
+        let lives =
+            |claim: &Claim| upgrades.iter().any(|of| of.uid().is_some_and(|uid| *uid == *claim.upgrade_uid));
+        let is_followed = |claim: &Claim| upgrades.iter().any(|of| of.name_any() == *claim.upgrade);
         for (stored, said) in stored.iter().zip(kept.claims.of(&stored, read)) {
             match said {
                 _ if stored.metadata.uid.as_ref().is_some_and(|uid| kept.released.contains(uid)) => {
                     unreadable.push(released_claim(stored));
+                }
+                Ok(claim) if !lives(&claim) && is_followed(&claim) => {
+                    unreadable.push(left_behind(stored));
+                    // Whoever deletes it has it settled.
+                    claims.extend(Some(claim).filter(|claim| claim.ending));
                 }
                 Ok(claim) => claims.push(claim),
                 Err(why) => unreadable.push(unreadable_claim(stored, why)),
@@ -138,6 +147,17 @@ fn released_claim(stored: &DynamicObject) -> UnreadableClaim {
     let name = stored.name_any();
     let why = format!("NodeUpgrade {name} is deleted and stays until finalizer {finalizers} is taken off");
     // Nothing more is to be done about it.
+    UnreadableClaim { ending: false, ..unreadable_claim(stored, why) }
+}
+
+/// A claim of an earlier upgrade of the same name. Until it goes, no other one of its name can be made.
+fn left_behind(stored: &DynamicObject) -> UnreadableClaim {
+    let name = stored.name_any();
+    let todo = match stored.metadata.deletion_timestamp {
+        Some(_) => "is deleted, and goes when it has settled",
+        None => "waits for somebody to delete it; what it has in flight then settles",
+    };
+    let why = format!("NodeUpgrade {name} is of an earlier ClusterUpgrade of the same name: it {todo}");
     UnreadableClaim { ending: false, ..unreadable_claim(stored, why) }
 }
 

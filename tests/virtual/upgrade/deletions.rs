@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::super::script::{self, Step};
 use super::attacks::{Attacked, Script, at, spread, steps};
-use super::base::CLAIMS;
+use super::base::{CLAIMS, FROM, TO};
 use super::campaign;
 use super::installed::story;
 
@@ -113,6 +113,38 @@ fn a_claim_that_others_keep_holds_its_node_and_says_why() {
         let left = story.kube.get(&path).await.unwrap();
         assert_eq!(left["metadata"]["finalizers"], json!(["example.com/keep"]));
         story.kube.merge(&path, &json!({"metadata": {"finalizers": []}})).await.unwrap();
+        story.is("Completed", "").await;
+    });
+}
+
+/// What an earlier upgrade left behind, as after `kubectl delete --cascade=orphan`, is named until somebody deletes it.
+#[test]
+fn a_claim_of_an_earlier_upgrade_of_the_same_name_is_named() {
+    story("", "Automatic", async |story| {
+        let left_behind = async |component: &str, node: &str| {
+            let name = format!("up.{component}.{node}");
+            let claim = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade",
+                "metadata": {"name": name, "finalizers": ["evenkeel.dev/settle"]},
+                "spec": {"upgradeName": "up", "upgradeUID": "earlier", "component": component, "nodeName": node,
+                    "nodeUID": "", "fromVersion": FROM, "toVersion": TO, "executor": "machines"}});
+            story.kube.create(CLAIMS, &claim).await;
+            let status = json!({"status": {"state": "Upgraded", "since": "2026-01-01T00:00:00Z"}});
+            _ = story.kube.merge(&format!("{CLAIMS}/{name}/status"), &status).await.unwrap();
+            name
+        };
+        let nodes = story.kube.list("/api/v1/nodes").await;
+        let worker = nodes.iter().find(|node| node["metadata"]["labels"]["pool"] == "main").unwrap();
+        let worker = worker["metadata"]["name"].as_str().unwrap();
+        for (component, node, reason) in
+            [("kube-scheduler", "cp-1", "ControlPlaneHeld"), ("kubelet", worker, "NodesHeld")]
+        {
+            let name = left_behind(component, node).await;
+            let words = format!(
+                "NodeUpgrade {name} is of an earlier ClusterUpgrade of the same name: it waits for somebody to delete it"
+            );
+            story.is(reason, &words).await;
+            story.kube.delete(&format!("{CLAIMS}/{name}")).await.unwrap();
+        }
         story.is("Completed", "").await;
     });
 }
