@@ -7,6 +7,7 @@
 //! every group that a group depends on is one of its groups, without a circle.
 
 pub mod calendar;
+mod lasting;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,8 @@ use self::calendar::Calendar;
 use crate::cluster::{Cluster, Component, Node, Selector};
 use crate::drain::DrainOptions;
 use crate::version::KubeVersion;
+
+pub use self::lasting::Lasting;
 
 /// When work may be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -403,7 +406,6 @@ pub struct Progress {
     pub protected: bool,
     /// Somebody deleted the object. What is in flight settles, then it goes.
     pub ending: bool,
-    /// What the status says that only a person ends, each in one line. How long something has been so is counted by the process
-    /// that looks; whoever leads after it takes its word from here, for as long as it is still so.
-    pub told: Vec<Arc<str>>,
+    /// What had lasted so long at the last look that a person was called.
+    pub lasting: Vec<Lasting>,
 }

@@ -87,6 +87,7 @@ fn at(phase: UpgradePhase, object: &ClusterUpgrade, there: &Executors) -> Cluste
         stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),
         seen: Vec::new(),
         hidden: Vec::new(),
+        lasting: Vec::new(),
         away: Vec::new(),
         undrainable: Vec::new(),
         in_flight: 0,

@@ -14,7 +14,7 @@ use super::round::{GONE, Round, after};
 use super::static_pods::unready_statics;
 use crate::cluster::{Cluster, Component};
 use crate::plan::Stage;
-use crate::upgrade::ComponentPlace;
+use crate::upgrade::{ComponentPlace, Lasting};
 
 /// A time that was not known at the last look is known so soon.
 const KNOWN_SOON: SignedDuration = SignedDuration::from_secs(1);
@@ -26,6 +26,16 @@ pub enum Away {
     Component(Component, Arc<str>),
     /// A static pod of a control-plane node that is not ready, as `namespace/name`.
     StaticPod(Arc<str>),
+}
+
+impl Away {
+    /// That it has been away for long.
+    fn lasting(self) -> Lasting {
+        match self {
+            Self::Component(component, name) => Lasting::ComponentAway(component, name),
+            Self::StaticPod(name) => Lasting::StaticPodAway(name),
+        }
+    }
 }
 
 /// The components and static pods of the control plane that are not ready, and the components that are `missing`.
@@ -52,6 +62,14 @@ pub(super) fn lost_at(round: &Round<'_>, away: &Away) -> Timestamp {
         .map_or_else(|| after(now, KNOWN_SOON), |since| after(since, GONE))
 }
 
+/// Remembers which static pods have been away for long, of which whoever waits for one tells.
+pub(super) fn remember_static_pods(round: &mut Round<'_>) {
+    for away in away(round.world.cluster, &[]).into_iter().filter(|away| matches!(away, Away::StaticPod(_))) {
+        let lost = lost_at(round, &away);
+        round.lasts(away.lasting(), lost);
+    }
+}
+
 /// Says which components a person has to look at, because they have been away for long and no step of ours moves them. Of the
 /// others, this asks for another decision when they have.
 pub(super) fn tell(round: &mut Round<'_>) {
@@ -63,13 +81,13 @@ pub(super) fn tell(round: &mut Round<'_>) {
     if round.control_plane_is_done() || round.mine.iter().any(moves) {
         return;
     }
-    let now = round.world.now;
     for away in away(round.world.cluster, round.missing) {
-        let (lost, line) = (lost_at(round, &away), line_of(round, &away));
-        if now < lost && !line.as_ref().is_some_and(|line| round.has_told(line)) {
-            round.wake(lost);
-        } else {
+        let lost = lost_at(round, &away);
+        if round.lasts(away.clone().lasting(), lost) {
+            let line = line_of(round, &away);
             round.needs_a_person.extend(line);
+        } else {
+            round.wake(lost);
         }
     }
 }

@@ -5,24 +5,29 @@
 //! is replaced.
 
 use super::round::{GONE, Round, after};
+use crate::upgrade::Lasting;
 
 /// How long a plan has been blocked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Blockage {
-    /// It may mend itself.
+    /// It is not blocked, or may mend itself.
     #[default]
     ForAMoment,
     /// It does not mend itself, as far as anybody can say.
     ForLong,
 }
 
-/// How long the plan has been blocked for the reasons in `preflight`. If not for long yet, this asks for another decision when it
-/// has.
+/// How long the plan of an upgrade that has begun has been blocked for the reasons in `preflight`. If not for long yet, this asks
+/// for another decision when it has.
 pub(super) fn blockage(round: &mut Round<'_>, preflight: &[String]) -> Blockage {
+    let has_begun = round.progress.started.is_some() || !round.mine.is_empty();
+    if !round.may_disrupt || preflight.is_empty() || !has_begun {
+        return Blockage::ForAMoment;
+    }
     let now = round.world.now;
     let since = round.world.freshness.blocked.of(&round.upgrade.uid, now);
     let until = after(since.unwrap_or(now), GONE);
-    if now >= until || preflight.iter().any(|line| round.has_told(line)) {
+    if round.lasts(Lasting::PlanBlocked, until) {
         return Blockage::ForLong;
     }
     round.wake(until);

@@ -4,6 +4,8 @@
 //! one step. A node that only a member of etcd runs on is one of them. The invariant: while one of them is away, as far
 //! as is seen here, we take no second one away.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::absence::{Away, lost_at};
@@ -16,6 +18,7 @@ use super::static_pods::unready_statics;
 use super::waiting::{WaitReason, Waiting};
 use crate::cluster::{Cluster, Component, Node};
 use crate::plan::Stage;
+use crate::upgrade::Lasting;
 
 /// A new kubelet restarts the static pods of its control-plane node some time after it is Ready; until they are back, the
 /// node is not upgraded, and nothing else is taken away.
@@ -143,7 +146,8 @@ pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotW
     let mut statics = cluster.nodes().iter().filter(|other| other.goes_alone() && *other.name != *name);
     let Some(pod) = statics.find_map(|other| unready_statics(cluster, other).next()) else { return Ok(()) };
     let line = format!("waits until static pod {} is ready", pod.full_name());
-    let lost = lost_at(round, &Away::StaticPod(pod.full_name().into()));
-    let from = if round.has_told(&line) { round.world.now } else { lost };
-    Err(NotWhole::until(round, Some(from), line))
+    let pod: Arc<str> = pod.full_name().into();
+    let lost = lost_at(round, &Away::StaticPod(Arc::clone(&pod)));
+    let lasts = round.has_lasted(&Lasting::StaticPodAway(pod), lost);
+    Err(NotWhole::until(round, Some(if lasts { round.world.now } else { lost }), line))
 }

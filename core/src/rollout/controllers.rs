@@ -13,7 +13,7 @@ use super::control_plane_whole::settles;
 use super::not_opened::EVERY;
 use super::round::{Round, after};
 use crate::cluster::{Cluster, Component, Leader};
-use crate::upgrade::{Soak, Soaked};
+use crate::upgrade::{Lasting, Soak, Soaked};
 
 /// Without these, pods that leave are not replaced, and budgets are not counted.
 const NEEDED: [Component; 2] = [Component::KubeControllerManager, Component::KubeScheduler];
@@ -86,7 +86,7 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
     let since = silent_since(leader, stepped, now);
     let line = needs_a_person(leader, stepped, since);
     let hopeless = after(since, HOPE_FOR).max(after(freshness.unbroken_since, LOOKED_FOR));
-    let hopeless = now >= hopeless || round.has_told(&line);
+    let hopeless = round.lasts(Lasting::ControllerIdle(*component), hopeless);
     read_leases(round, over, if hopeless { EVERY } else { READ_EVERY });
     if !hopeless {
         round.hope = true;

@@ -109,6 +109,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         out: Vec::new(),
         went_back: false,
         needs_a_person: Vec::new(),
+        lasting: Vec::new(),
     };
     round.excepted = excepted(&round);
     round.excepted.values().map(|by| by.until).min().into_iter().for_each(|until| round.wake(until));
@@ -119,9 +120,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     notes.away = absence::away(cluster, &missing);
     notes.hidden = remembered(&controllers, &missing);
     notes.preflight = planned.refused().to_vec();
-    if stands(&round, &notes.preflight) {
-        notes.blockage = blocked::blockage(&mut round, &notes.preflight);
-    }
+    notes.blockage = blocked::blockage(&mut round, &notes.preflight);
     take_steps(&mut round, &notes.preflight, &unsure);
     let (mut actions, withheld, again_at) = conclude(round, &mut notes);
     (notes.hop, notes.hash) = (Some(current.version.clone()), hash);
@@ -165,6 +164,7 @@ fn conclude(mut round: Round<'_>, notes: &mut RoundNotes) -> (Vec<Action>, Withh
         needs_a_person,
         soaks,
         mut held_back,
+        lasting,
         ..
     } = round;
     let mut withheld = withhold(&mut actions, &upgrade.name, mine, world);
@@ -181,16 +181,10 @@ fn conclude(mut round: Round<'_>, notes: &mut RoundNotes) -> (Vec<Action>, Withh
     let first = halted.chain(held).map(|(phase, line)| Waiting::new(WaitReason::Upgrade(phase), line));
     blocked.splice(0..0, first);
     blocked.extend(held_back.iter().map(Waiting::from));
-    (notes.hope, notes.out, notes.soaks) = (hope || withheld.hope, out, soaks);
+    (notes.hope, notes.out, notes.soaks, notes.lasting) = (hope || withheld.hope, out, soaks, lasting);
     notes.held_back = held_back;
     notes.waits = blocked.into_iter().chain(working).collect();
     (actions, withheld, again_at)
-}
-
-/// Whether an upgrade that is under way stands still, because its plan is refused for the reasons in `preflight`.
-fn stands(round: &Round<'_>, preflight: &[String]) -> bool {
-    let has_begun = round.progress.started.is_some() || !round.mine.is_empty();
-    round.may_disrupt && !preflight.is_empty() && has_begun
 }
 
 /// Whether a step of the control plane failed, which only a person mends.
@@ -331,6 +325,7 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
     round.tried = if tried.is_ok() { Tried::All } else { Tried::NotAll };
     let refused = tried.err().unwrap_or_default();
     if round.may_disrupt {
+        absence::remember_static_pods(round);
         absence::tell(round);
     }
     if round.may_disrupt && preflight.is_empty() && round.halted.is_none() {

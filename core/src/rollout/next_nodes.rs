@@ -28,7 +28,7 @@ use super::zone_count::place;
 use crate::cluster::{Component, Node};
 use crate::drain::{OnTimeout, STALLED};
 use crate::plan::{is_empty, is_spare, rank, zone};
-use crate::upgrade::Zones;
+use crate::upgrade::{Lasting, Zones};
 use crate::version::KubeVersion;
 
 /// A parked node whose blockers may end by themselves is expected to go on for this long, and so is one that waits for a
@@ -327,14 +327,13 @@ fn not_begun(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>, reason: 
         round.undrainable.push(Arc::clone(&node.uid));
         let (now, seen) = (round.world.now, &round.world.freshness.undrainable);
         let until = after(seen.of(&node.uid, now).unwrap_or(now), STALLED);
-        let halted = format!("halted: {line}");
-        if now < until && !round.has_told(&halted) {
+        if !round.lasts(Lasting::Undrainable(Arc::clone(&node.name)), until) {
             round.hope = true;
             round.wake(until);
             return Waiting::new(WaitReason::PodsHeldBack, line).until(Some(until));
         }
         round.halted = Some(format!(
-            "{halted}; remove what blocks it, hold the node with annotation evenkeel.dev/hold, or set \
+            "halted: {line}; remove what blocks it, hold the node with annotation evenkeel.dev/hold, or set \
              spec.drain.onTimeout to Park"
         ));
     }

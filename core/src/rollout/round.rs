@@ -25,7 +25,7 @@ use crate::cluster::{Component, Node};
 use crate::disruption::Budgets;
 use crate::drain::{Batch, DrainPolicy};
 use crate::plan::{Stage, hex};
-use crate::upgrade::{ApprovalMode, ComponentPlace, Member, Progress, Soak, Upgrade};
+use crate::upgrade::{ApprovalMode, ComponentPlace, Lasting, Member, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
 
 /// How long a kube-apiserver's answer is believed where something begins because of it.
@@ -133,6 +133,8 @@ pub(super) struct Round<'a> {
     pub(super) went_back: bool,
     /// What of the control plane only a person can bring further, one line each.
     pub(super) needs_a_person: Vec<String>,
+    /// What has lasted so long that a person is called.
+    pub(super) lasting: Vec<Lasting>,
 }
 
 impl<'a> Round<'a> {
@@ -231,9 +233,18 @@ impl Round<'_> {
         self.upgrade.drain.empties(node.kubelet.minor(), self.upgrade.version.minor())
     }
 
-    /// Whether the status says already that only a person ends what `line` says.
-    pub(super) fn has_told(&self, line: &str) -> bool {
-        self.progress.told.iter().any(|told| told.contains(line))
+    /// Whether `trouble`, for which a person is called `from` then on, has lasted until then, or did when the status was written.
+    pub(super) fn has_lasted(&self, trouble: &Lasting, from: Timestamp) -> bool {
+        self.world.now >= from || self.progress.lasting.contains(trouble)
+    }
+
+    /// The same. What has lasted is remembered, until it is over.
+    pub(super) fn lasts(&mut self, trouble: Lasting, from: Timestamp) -> bool {
+        let lasts = self.has_lasted(&trouble, from);
+        if lasts && !self.lasting.contains(&trouble) {
+            self.lasting.push(trouble);
+        }
+        lasts
     }
 
     /// Whether the machine of `node` has been silent for so long that no executor could do anything there.

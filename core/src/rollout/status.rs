@@ -19,7 +19,7 @@ use super::waiting::{WaitReason, Waiting};
 use super::world::World;
 use crate::cluster::Component;
 use crate::plan::{Stage, StageProgress};
-use crate::upgrade::{ApprovalMode, ComponentPlace, Progress, Soak, Upgrade};
+use crate::upgrade::{ApprovalMode, ComponentPlace, Lasting, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
 
 /// How an upgrade stands.
@@ -47,6 +47,8 @@ pub struct UpgradeStatus {
     pub hidden: Vec<Component>,
     /// Components of the control plane that are away, for the next look to remember since when.
     pub away: Vec<Away>,
+    /// What has lasted so long that a person is called, for the next look to remember.
+    pub lasting: Vec<Lasting>,
     /// Nodes at which the upgrade halts and that cannot be drained, by UID, for the next look to remember since when.
     pub undrainable: Vec<Arc<str>>,
     /// Claims under way, of components and of nodes.
@@ -86,6 +88,7 @@ pub(super) struct RoundNotes {
     pub(super) seen: Vec<ComponentPlace>,
     pub(super) hidden: Vec<Component>,
     pub(super) away: Vec<Away>,
+    pub(super) lasting: Vec<Lasting>,
     pub(super) undrainable: Vec<Arc<str>>,
     pub(super) preflight: Vec<String>,
     pub(super) waits: Vec<Waiting>,
@@ -181,6 +184,7 @@ pub(super) fn status(
         seen: notes.seen,
         hidden: notes.hidden,
         away: notes.away,
+        lasting: notes.lasting,
         undrainable: notes.undrainable,
         in_flight,
         nodes_in_flight,

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::plan;
-use evenkeel_core::rollout::EndedBy;
-use evenkeel_core::upgrade::{self, AbsentExecutor, Amount, ComponentPlace, Executor, NodeGroup, Upgrade};
+use evenkeel_core::upgrade::{
+    self, AbsentExecutor, Amount, ComponentPlace, Executor, Lasting, NodeGroup, Upgrade,
+};
 use evenkeel_core::version::{KubeVersion, Minor, ParseError, escape};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::SignedDuration;
@@ -24,7 +25,6 @@ use super::may_begin::{self, InvalidTime};
 use super::schema::{AcceptedRisk, ApprovalMode, ClusterUpgrade, FailurePolicy, Hidden, Unit, Zones};
 use super::selector::selector;
 use super::status_schema::SeenComponent;
-use super::waits::WaitingFor;
 use crate::api::executor::Executors;
 
 /// The finalizer that keeps a deleted `ClusterUpgrade` or `NodeUpgrade` until its requests and nodes in flight have
@@ -260,8 +260,7 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
         })
     };
     let known = |name: &String| Component::from_name(name);
-    let by_person = |waiting: &&WaitingFor| waiting.ended_by == EndedBy::Person.name();
-    let waits = stored.iter().flat_map(|s| &s.waiting_for);
+    let lasting = stored.iter().flat_map(|s| &s.lasting);
     upgrade::Progress {
         from,
         via,
@@ -278,7 +277,7 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
         queued_behind: None,
         protected: object.finalizers().iter().any(|name| name == FINALIZER),
         ending: object.metadata.deletion_timestamp.is_some(),
-        told: waits.filter(by_person).map(|waiting| waiting.message.as_str().into()).collect(),
+        lasting: lasting.filter_map(|of| Lasting::read(&of.reason, &of.name)).collect(),
     }
 }
 

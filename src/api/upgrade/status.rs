@@ -5,7 +5,7 @@
 
 use evenkeel_core::plan::{self, Planned, Stage, StageProgress};
 use evenkeel_core::rollout::{self, EndedBy, Forecast, OutOf, UpgradePhase};
-use evenkeel_core::upgrade::{ComponentPlace, Upgrade};
+use evenkeel_core::upgrade::{ComponentPlace, Lasting, Upgrade};
 use evenkeel_core::version::KubeVersion;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -17,7 +17,8 @@ use super::named::named;
 use super::outlook;
 use super::schema::ClusterUpgrade;
 use super::status_schema::{
-    ClusterUpgradeStatus, NodeProgress, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage, SeenComponent,
+    ClusterUpgradeStatus, LastingTrouble, NodeProgress, ParkedNode, Plan, PlanFinding, PlanHop, PlanStage,
+    SeenComponent,
 };
 use super::waits::WaitingFor;
 use crate::api::bounds::{MAX_LINE, fitting, short};
@@ -30,6 +31,8 @@ const MAX_PARKED: usize = 50;
 const MAX_LINES: usize = 20;
 /// How many control-plane components the status remembers.
 const MAX_SEEN: usize = 256;
+/// Most troubles that are remembered as lasting; of the others, whoever leads next finds out itself.
+const MAX_LASTING: usize = 16;
 /// How many soaks the status remembers: two of each group, and the control plane's.
 const MAX_SOAKS: usize = 160;
 /// How many hops the status shows.
@@ -68,6 +71,7 @@ fn divided(
         control_plane: decided.seen.iter().take(MAX_SEEN).map(seen).collect(),
         hidden_controllers: decided.hidden.iter().map(|of| of.name().to_owned()).collect(),
         soaks: decided.soaks.iter().take(MAX_SOAKS).map(may_begin::told).collect(),
+        lasting: decided.lasting.iter().take(MAX_LASTING).map(lasting).collect(),
         waiting_for,
         waiting_for_omitted,
         parked,
@@ -209,6 +213,10 @@ fn finding(finding: &plan::PlanFinding) -> PlanFinding {
         message: line_of(&finding.to_string()),
         accepted: finding.accepted.as_ref().map(|by| line_of(&by.reason)).unwrap_or_default(),
     }
+}
+
+fn lasting(of: &Lasting) -> LastingTrouble {
+    LastingTrouble { reason: of.reason().to_owned(), name: of.name() }
 }
 
 fn seen(place: &ComponentPlace) -> SeenComponent {

@@ -45,6 +45,10 @@ pub struct ClusterUpgradeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 160), extend("x-kubernetes-list-type" = "atomic"))]
     pub soaks: Vec<Soak>,
+    /// What has lasted for so long that a person is called. Whoever leads next goes by it, for as long as it is still so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub lasting: Vec<LastingTrouble>,
     /// What the upgrade waits for: first what condition `Ready` says, then what is blocked, then what is under way.
     #[serde(default, deserialize_with = "waits::read")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
@@ -94,6 +98,17 @@ pub struct Soak {
     pub done_time: Time,
 }
 
+/// Something that may end by itself, and has lasted for so long that a person is called.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct LastingTrouble {
+    /// What it is: `PlanBlocked`, `Undrainable`, `ControllerIdle`, `ComponentAway` or `StaticPodAway`.
+    pub reason: String,
+    /// What it is about: a node, a controller, a component and its node, or a pod and its namespace.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+}
+
 /// What an upgrade does, and in which order.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -124,7 +139,7 @@ pub struct Plan {
     /// The nodes that are left, in waves, in order. A wave is of nodes of one group that may be under way at the same time; the
     /// waves of one group go one after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub waves: Vec<PlanWave>,
     /// How many more waves are left than `waves` lists.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -149,6 +149,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::UpgradeStatu
         reason: line(n),
         excepted: None,
     };
+    let pod_away = |n: usize| upgrade::Lasting::StaticPodAway(format!("{n:0>63}/{}", name(n)).into());
     let stage = |stage| StageProgress { stage, total: NODES, upgraded: 0, behind: NODES };
     rollout::UpgradeStatus {
         phase: UpgradePhase::NodesParked,
@@ -162,6 +163,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::UpgradeStatu
         seen: (0..planes * 4).map(place).collect(),
         hidden: Component::ALL.to_vec(),
         away: Vec::new(),
+        lasting: (0..NODES).map(pod_away).collect(),
         undrainable: Vec::new(),
         in_flight: 500,
         nodes_in_flight: 500,

@@ -275,10 +275,9 @@ impl Toy {
         let blocked = (!decision.status.preflight.is_empty()).then(|| self.upgrade.uid.clone());
         self.freshness.blocked.see(blocked, at(self.seconds));
         self.freshness.undrainable.see(decision.status.undrainable.clone(), at(self.seconds));
-        self.remember_what_is_told(&decision.status);
-        let UpgradeStatus { from, started, seen, hidden, way, hop, soaks, .. } = decision.status;
+        let UpgradeStatus { from, started, seen, hidden, lasting, way, hop, soaks, .. } = decision.status;
         let before = self.progress.clone();
-        self.progress = Progress { from, started, seen, hidden, soaks, via: way, hop, ..before };
+        self.progress = Progress { from, started, seen, hidden, lasting, soaks, via: way, hop, ..before };
         self.refusals.forget(&self.claims, at(self.seconds));
         for action in decision.actions {
             let denied =

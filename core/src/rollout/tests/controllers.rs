@@ -223,7 +223,7 @@ fn controllers_that_stay_silent_call_for_a_person() {
     toy.is_told_by_the_next_leader();
     // Another operator that has not been told looks for a while before it says so, too.
     toy.leads_anew();
-    toy.progress.told.clear();
+    toy.progress.lasting.clear();
     (0..30).for_each(|_| silent(&mut toy, 0));
     assert!(!toy.phase().stalled(), "{:?}", toy.status());
     assert!(toy.decided().again_at.is_some());

@@ -24,14 +24,9 @@ impl Toy {
         assert!(phase.stalled(), "{phase:?}");
         // Whoever has not been told has to look for a while.
         self.leads_anew();
-        self.progress.told.clear();
+        let lasting = std::mem::take(&mut self.progress.lasting);
+        assert!(!lasting.is_empty(), "it is remembered");
         assert!(!self.phase().stalled(), "{:?}", self.status());
-        self.progress.told.push(message.into());
-    }
-
-    /// What `status` says that only a person ends is stored for the next look.
-    pub(super) fn remember_what_is_told(&mut self, status: &UpgradeStatus) {
-        let by_person = status.waits.iter().filter(|waiting| waiting.reason.ended_by() == EndedBy::Person);
-        self.progress.told = by_person.map(|waiting| waiting.line.as_str().into()).collect();
+        self.progress.lasting = lasting;
     }
 }

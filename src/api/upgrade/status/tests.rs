@@ -54,6 +54,7 @@ fn decided(parked: Vec<NodeOut>) -> rollout::UpgradeStatus {
         stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),
         seen: Vec::new(),
         hidden: Vec::new(),
+        lasting: Vec::new(),
         away: Vec::new(),
         undrainable: Vec::new(),
         in_flight: 0,
