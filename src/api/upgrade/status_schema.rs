@@ -139,7 +139,7 @@ pub struct Plan {
     /// The nodes that are left, in waves, in order. A wave is of nodes of one group that may be under way at the same time; the
     /// waves of one group go one after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub waves: Vec<PlanWave>,
     /// How many more waves are left than `waves` lists.
     #[serde(default, skip_serializing_if = "is_zero")]
