@@ -120,3 +120,23 @@ fn a_failed_node_is_named_before_all_others_and_a_parked_one_before_held_ones() 
         assert_eq!((told.parked.len(), told.parked_omitted), (MAX_PARKED, 11));
     }
 }
+
+/// The server refuses a status whose list is longer than the definition allows.
+#[test]
+fn each_list_has_as_much_room_in_the_definition_as_is_written_at_most() {
+    let definition = serde_json::to_value(<ClusterUpgrade as kube::CustomResourceExt>::crd()).unwrap();
+    let status =
+        &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+    let plan = &status["plan"]["properties"];
+    for (list, most) in [
+        (&status["parked"], MAX_PARKED),
+        (&status["waitingFor"], MAX_LINES),
+        (&status["controlPlane"], MAX_SEEN),
+        (&status["lasting"], MAX_LASTING),
+        (&status["soaks"], MAX_SOAKS),
+        (&plan["hops"], MAX_HOPS),
+        (&plan["waves"], outlook::MAX_WAVES),
+    ] {
+        assert_eq!(list["maxItems"], most, "{list}");
+    }
+}
