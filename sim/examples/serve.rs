@@ -9,7 +9,9 @@ use evenkeel_sim::{Cluster, NodeGroup};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let path = PathBuf::from(args.next().ok_or("name the file to write the kubeconfig to")?);
+    // No option is known: a file of the name `--help` is nobody's wish.
+    let path = args.next().filter(|path| !path.starts_with('-'));
+    let path = PathBuf::from(path.ok_or("usage: serve <kubeconfig> [nodes] [version …]")?);
     let nodes: usize = args.next().map_or(Ok(3), |text| text.parse())?;
     let mut versions: Vec<String> = args.collect();
     if versions.is_empty() {
