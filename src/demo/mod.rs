@@ -5,8 +5,8 @@
 //! API or happen to its machines, never through the operator.
 
 pub mod executor;
+mod proposal;
 mod scenario;
-mod wish;
 
 use std::collections::BTreeMap;
 use std::path::Path;

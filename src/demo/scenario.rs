@@ -22,7 +22,7 @@ const BEFORE: &str = "v1.36.4";
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const WORKLOADS: &str = include_str!("workloads.yaml");
 /// A ClusterUpgrade, as a person writes it.
-pub(super) const WISH: &str = include_str!("upgrade.yaml");
+pub(super) const MANIFEST: &str = include_str!("upgrade.yaml");
 
 /// In which state the cluster begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

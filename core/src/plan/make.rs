@@ -13,21 +13,21 @@ use super::finding::{PlanFinding, Weight};
 use super::finding_id::FindingCode;
 use super::hops::{Hop, Need, Pass, Picked, Plan, Step};
 use super::order::is_there;
+use super::plan_input::PlanInput;
 use super::start::{PlanePiece, Start, before_minor, from_version};
-use super::wish::Wish;
 use crate::cluster::{Component, Reach};
 use crate::skew::policy::{RuleSubject, Servers};
 use crate::upgrade::{Executor, Member, Unit, Upgrade};
 use crate::version::{Effective, KubeVersion, Minor};
 
-/// What `wish.upgrade` will do to `wish.cluster` from where it is now. Total: where nothing can be done, the plan has no
+/// What `input.upgrade` will do to `input.cluster` from where it is now. Total: where nothing can be done, the plan has no
 /// hops, and findings that say why.
-pub fn make(wish: &Wish<'_>) -> Plan {
-    let upgrade = wish.upgrade;
+pub fn make(input: &PlanInput<'_>) -> Plan {
+    let upgrade = input.upgrade;
     let mut findings = Vec::new();
-    let start = Start::of(wish, &mut findings);
+    let start = Start::of(input, &mut findings);
     let hops = match ends(&start, upgrade) {
-        Ok((oldest, newest)) => Making { wish, start: &start, findings: &mut findings }.hops(oldest, newest),
+        Ok((oldest, newest)) => Making { input, start: &start, findings: &mut findings }.hops(oldest, newest),
         Err(finding) => {
             // What stays behind and the like is of no interest where nothing can be done at all.
             findings.retain(|finding: &PlanFinding| finding.weight == Weight::Blocks);
@@ -35,9 +35,9 @@ pub fn make(wish: &Wish<'_>) -> Plan {
             Vec::new()
         }
     };
-    accept(&mut findings, &upgrade.accepted, wish.now);
+    accept(&mut findings, &upgrade.accepted, input.now);
     Plan {
-        from: from_version(wish.cluster),
+        from: from_version(input.cluster),
         to: upgrade.version.clone(),
         unit: upgrade.control_plane.unit,
         hops,
@@ -78,7 +78,7 @@ fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<PlanFind
 }
 
 struct Making<'a> {
-    wish: &'a Wish<'a>,
+    input: &'a PlanInput<'a>,
     start: &'a Start,
     findings: &'a mut Vec<PlanFinding>,
 }
@@ -86,7 +86,7 @@ struct Making<'a> {
 impl Making<'_> {
     /// The hops from `oldest`, the oldest minor of the kube-apiservers; `newest` is their newest.
     fn hops(&mut self, oldest: Minor, newest: Minor) -> Vec<Hop> {
-        let target = &self.wish.upgrade.version;
+        let target = &self.input.upgrade.version;
         let mut now = self.start.pieces.clone();
         let mut kubelets = self.start.kubelets.clone();
         let mut hops: Vec<Hop> = Vec::new();
@@ -126,7 +126,7 @@ impl Making<'_> {
             }
             let next = Servers::from(Effective::plain(minor.next().max(newest)));
             let kubelet = RuleSubject::Component(Component::Kubelet);
-            let pass = if last { Pass::All } else { Pass::Before(self.wish.policy.least(kubelet, next)) };
+            let pass = if last { Pass::All } else { Pass::Before(self.input.policy.least(kubelet, next)) };
             let moved = kubelets.iter().any(|kubelet| pass.moves(kubelet, &version));
             self.jobs_need_releases(&version, !steps.is_empty(), moved);
             for kubelet in kubelets.iter_mut().filter(|kubelet| pass.moves(kubelet, &version)) {
@@ -143,12 +143,12 @@ impl Making<'_> {
     /// What the control plane runs after the hop to `minor`. A minor that is there already has the newest version that a
     /// kube-apiserver runs of it.
     fn version(&self, minor: Minor, newest: Minor) -> Option<(KubeVersion, Picked)> {
-        let upgrade = self.wish.upgrade;
+        let upgrade = self.input.upgrade;
         if minor == upgrade.version.minor() {
             return Some((upgrade.version.clone(), Picked::Target));
         }
         if let Some(named) =
-            upgrade.via.iter().chain(self.wish.recorded).find(|version| version.minor() == minor)
+            upgrade.via.iter().chain(self.input.recorded).find(|version| version.minor() == minor)
         {
             return Some((named.clone(), Picked::Person));
         }
@@ -163,7 +163,7 @@ impl Making<'_> {
                 return Some((version.clone(), Picked::Cluster));
             }
         }
-        let life = self.wish.catalogue.life(minor)?;
+        let life = self.input.catalogue.life(minor)?;
         Some((life.latest.clone(), Picked::Catalogue))
     }
 
@@ -179,7 +179,7 @@ impl Making<'_> {
             place: piece.place.clone(),
             from: piece.version.clone(),
         };
-        if self.wish.upgrade.control_plane.unit == Unit::Component {
+        if self.input.upgrade.control_plane.unit == Unit::Component {
             return late.iter().map(alone).collect();
         }
         let mut steps: Vec<Step> = Vec::new();
@@ -203,7 +203,7 @@ impl Making<'_> {
     /// Says which kubelets would move with the control plane of their node, and are not the upgrade's to move.
     fn kubelets_stay(&mut self, steps: &[Step]) {
         let takes_part = |place: &Arc<str>| {
-            let mut here = self.wish.members.iter().filter(|member| member.node.name == *place);
+            let mut here = self.input.members.iter().filter(|member| member.node.name == *place);
             here.any(|Member { node, .. }| !node.held && (!node.unschedulable || node.cordoned_by.is_some()))
         };
         let together = steps.iter().filter(|step| step.components.contains(&Component::Kubelet));
@@ -222,7 +222,7 @@ impl Making<'_> {
 
     /// Says which of `steps` a Job could not make: its pod runs on the Node that it upgrades, and there is none.
     fn jobs_need_nodes(&mut self, steps: &[Step]) {
-        let upgrade = self.wish.upgrade;
+        let upgrade = self.input.upgrade;
         let plane = &upgrade.control_plane;
         let names = std::iter::once(&plane.executor).chain(&plane.first_executor);
         let mut jobs =
@@ -257,8 +257,8 @@ impl Making<'_> {
     /// Says that a hop to `version`, which no person named, leads to no build of what the kube-apiservers are: an executor
     /// could not install it. `newest` is their newest minor.
     fn names_a_build(&mut self, version: &KubeVersion, newest: Minor) {
-        let (minor, target) = (version.minor(), &self.wish.upgrade.version);
-        let named = self.wish.upgrade.via.iter().chain([target]).any(|named| named.minor() == minor);
+        let (minor, target) = (version.minor(), &self.input.upgrade.version);
+        let named = self.input.upgrade.via.iter().chain([target]).any(|named| named.minor() == minor);
         if named || minor <= newest || version.is_any_of_its_minor() || version.is_build() {
             return;
         }
@@ -276,13 +276,13 @@ impl Making<'_> {
     /// Says which Jobs would have to install `version`, where that is only a minor. `steps`: the hop moves something of the
     /// control plane. `nodes`: it moves kubelets.
     fn jobs_need_releases(&mut self, version: &KubeVersion, steps: bool, nodes: bool) {
-        let upgrade = self.wish.upgrade;
+        let upgrade = self.input.upgrade;
         if !version.is_any_of_its_minor() {
             return;
         }
         let plane = &upgrade.control_plane;
         let of_plane = std::iter::once(&plane.executor).chain(&plane.first_executor).filter(|_| steps);
-        let members = |at: usize| self.wish.members.iter().any(|member| member.group == at);
+        let members = |at: usize| self.input.members.iter().any(|member| member.group == at);
         let groups = upgrade.groups.iter().enumerate().filter(|(at, _)| nodes && members(*at));
         for name in of_plane.chain(groups.map(|(_, group)| &group.executor)) {
             let id = FindingCode::JobNeedsRelease.of(name);
@@ -310,7 +310,7 @@ impl Making<'_> {
     fn needs(&self, minor: Minor) -> Vec<Need> {
         let servers = Servers::from(Effective::plain(minor));
         let need = |component: Component, oldest: Option<&Minor>| {
-            let least = self.wish.policy.least(RuleSubject::Component(component), servers);
+            let least = self.input.policy.least(RuleSubject::Component(component), servers);
             oldest.filter(|oldest| **oldest < least).map(|_| Need { component, least })
         };
         let still = need(Component::Kubelet, self.start.still.keys().next());
@@ -344,13 +344,13 @@ impl Making<'_> {
             };
             self.findings.push(PlanFinding::new(code, weight, what).remedy(remedy).at(minor).about(old));
         }
-        before_minor(self.wish, self.start, minor, self.findings);
+        before_minor(self.input, self.start, minor, self.findings);
         self.units(minor, now);
     }
 
     /// Whether the control-plane nodes can go to `minor` one by one, each as a whole.
     fn units(&mut self, minor: Minor, now: &[PlanePiece]) {
-        if self.wish.upgrade.control_plane.unit == Unit::Component {
+        if self.input.upgrade.control_plane.unit == Unit::Component {
             return;
         }
         let alone: Vec<_> = now

@@ -20,12 +20,12 @@ mod length;
 mod make;
 mod node_pools;
 mod order;
+mod plan_input;
 mod planned;
 mod pods_to_leave;
 mod start;
 mod timing;
 mod waves;
-mod wish;
 
 pub use bounds::HopBound;
 pub use check::{Checked, Refutation, check, check_waves};
@@ -40,11 +40,11 @@ pub use length::{Durations, Estimate, Took};
 pub use make::make;
 pub(crate) use order::is_there;
 pub use order::{Stage, StageProgress, progress};
+pub use plan_input::PlanInput;
 pub use planned::{Planned, moved_nodes, on_the_way};
 pub use start::{from_version, hidden_id};
 pub use timing::{HopTiming, PlanTiming, timing};
 pub use waves::{Wave, is_empty, is_spare, rank, waves, zone};
-pub use wish::Wish;
 
 #[cfg(test)]
 mod tests;

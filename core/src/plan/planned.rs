@@ -6,11 +6,11 @@
 use super::check::{Checked, check};
 use super::hops::{Picked, Plan};
 use super::make::make;
-use super::wish::Wish;
+use super::plan_input::PlanInput;
 use crate::upgrade::{Member, Upgrade};
 use crate::version::KubeVersion;
 
-/// What became of a wish.
+/// What became of a [`PlanInput`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Planned {
     /// A plan that may be carried out.
@@ -25,10 +25,10 @@ pub enum Planned {
 }
 
 impl Planned {
-    /// Makes the plan of `wish` and judges it.
-    pub fn of(wish: &Wish<'_>) -> Self {
-        let plan = make(wish);
-        match check(plan.clone(), wish.cluster, wish.members, &wish.policy) {
+    /// Makes the plan of `input` and judges it.
+    pub fn of(input: &PlanInput<'_>) -> Self {
+        let plan = make(input);
+        match check(plan.clone(), input.cluster, input.members, &input.policy) {
             Ok(plan) => Self::May(plan),
             Err(why) => Self::MustNot { plan, why: why.iter().map(ToString::to_string).collect() },
         }

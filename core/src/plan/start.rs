@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 use super::finding::{PlanFinding, Weight};
 use super::finding_id::{FindingCode, FindingId};
 use super::order::{Stage, is_moved};
-use super::wish::Wish;
+use super::plan_input::PlanInput;
 use crate::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
 use crate::skew::policy::Servers;
 use crate::skew::{effective, webhooks_in_the_way};
@@ -61,24 +61,24 @@ pub(super) struct Start {
 
 impl Start {
     /// What is seen of the cluster, and what is to be known of it.
-    pub(super) fn of(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> Self {
-        let (pieces, clouds) = pieces(wish, findings);
-        let managed = is_managed(wish, &pieces);
-        let (kubelets, still, silent) = kubelets(wish, findings);
+    pub(super) fn of(input: &PlanInput<'_>, findings: &mut Vec<PlanFinding>) -> Self {
+        let (pieces, clouds) = pieces(input, findings);
+        let managed = is_managed(input, &pieces);
+        let (kubelets, still, silent) = kubelets(input, findings);
         let mut proxies = Still::new();
-        for proxy in wish.cluster.of(Component::KubeProxy) {
+        for proxy in input.cluster.of(Component::KubeProxy) {
             let Some(version) = proxy.version.known() else { continue };
-            if !moves_with_node(wish.cluster, proxy, version) {
+            if !moves_with_node(input.cluster, proxy, version) {
                 proxies.entry(version.minor()).or_default().push(proxy.name.clone());
             }
         }
-        executors(wish, findings);
-        hidden(wish, findings);
-        emulation(wish, findings);
-        builds(wish, &pieces, findings);
-        clouds_stay(wish, &clouds, findings);
+        executors(input, findings);
+        hidden(input, findings);
+        emulation(input, findings);
+        builds(input, &pieces, findings);
+        clouds_stay(input, &clouds, findings);
         if managed {
-            patch_of_images(wish, findings);
+            patch_of_images(input, findings);
         }
         Self { pieces, kubelets, still, silent, proxies, clouds, managed }
     }
@@ -109,16 +109,16 @@ fn place(instance: &Instance) -> &Arc<str> {
 
 /// Whether somebody else runs the control plane: no Node of it is visible, and its kube-apiservers are no builds that one
 /// installs on hosts.
-fn is_managed(wish: &Wish<'_>, pieces: &[PlanePiece]) -> bool {
+fn is_managed(input: &PlanInput<'_>, pieces: &[PlanePiece]) -> bool {
     let mut servers = pieces.iter().filter(|piece| piece.component == Component::KubeApiserver).peekable();
     servers.peek().is_some()
         && servers.all(|server| !server.has_node && server.version.distribution().is_none())
-        && wish.cluster.nodes().iter().all(|node| !node.control_plane)
+        && input.cluster.nodes().iter().all(|node| !node.control_plane)
 }
 
 /// What the upgrade moves of the control plane, and the cloud-controller-managers that others move.
-fn pieces(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> (Vec<PlanePiece>, Still) {
-    let cluster = wish.cluster;
+fn pieces(input: &PlanInput<'_>, findings: &mut Vec<PlanFinding>) -> (Vec<PlanePiece>, Still) {
+    let cluster = input.cluster;
     let hosts: BTreeSet<&Arc<str>> =
         cluster.of(Component::KubeApiserver).filter_map(|server| server.node.as_ref()).collect();
     let (mut pieces, mut clouds) = (Vec::new(), Still::new());
@@ -128,7 +128,7 @@ fn pieces(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) -> (Vec<PlanePiece>,
             findings.extend(unknown(instance));
             continue;
         };
-        if !is_moved(instance, wish.upgrade.control_plane.unit) {
+        if !is_moved(instance, input.upgrade.control_plane.unit) {
             clouds.entry(version.minor()).or_default().push(instance.name.clone());
             continue;
         }
@@ -166,8 +166,8 @@ fn unknown(instance: &Instance) -> Option<PlanFinding> {
 }
 
 /// Says which cloud-controller-managers are older than the target, where the upgrade does not move them.
-fn clouds_stay(wish: &Wish<'_>, clouds: &Still, findings: &mut Vec<PlanFinding>) {
-    let minor = wish.upgrade.version.minor();
+fn clouds_stay(input: &PlanInput<'_>, clouds: &Still, findings: &mut Vec<PlanFinding>) {
+    let minor = input.upgrade.version.minor();
     let older: Vec<_> = clouds.range(..minor).flat_map(|(_, names)| names).collect();
     if older.is_empty() {
         return;
@@ -179,10 +179,10 @@ fn clouds_stay(wish: &Wish<'_>, clouds: &Still, findings: &mut Vec<PlanFinding>)
 }
 
 /// Says of which groups the nodes come at an older patch than the target: whoever makes their images has to have it.
-fn patch_of_images(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
-    let target = &wish.upgrade.version;
-    for (at, group) in wish.upgrade.groups.iter().enumerate() {
-        let nodes = wish.members.iter().filter(|member| member.group == at).map(|member| member.node);
+fn patch_of_images(input: &PlanInput<'_>, findings: &mut Vec<PlanFinding>) {
+    let target = &input.upgrade.version;
+    for (at, group) in input.upgrade.groups.iter().enumerate() {
+        let nodes = input.members.iter().filter(|member| member.group == at).map(|member| member.node);
         let newest = nodes.filter_map(|node| node.kubelet.known()).max_by(|a, b| a.progress(b));
         let Some(newest) = newest.filter(|newest| newest.minor() == target.minor()) else { continue };
         if newest.satisfies(target) {
@@ -204,15 +204,15 @@ fn patch_of_images(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
 
 /// The versions of the kubelets that move, and the kubelets that stay.
 fn kubelets(
-    wish: &Wish<'_>,
+    input: &PlanInput<'_>,
     findings: &mut Vec<PlanFinding>,
 ) -> (Vec<KubeVersion>, Still, BTreeSet<Arc<str>>) {
-    let target = &wish.upgrade.version;
+    let target = &input.upgrade.version;
     let (mut moving, mut still) = (Vec::new(), Still::new());
     let mut stay = Stay::default();
     // The members are some of the nodes, in the same order.
-    let mut members = wish.members.iter().peekable();
-    for node in wish.cluster.nodes() {
+    let mut members = input.members.iter().peekable();
+    for node in input.cluster.nodes() {
         let takes_part = members.next_if(|member| ptr::eq(member.node, node.as_ref())).is_some();
         let Some(version) = node.kubelet.known() else {
             stay.unknown.push(node.name.clone());
@@ -227,7 +227,7 @@ fn kubelets(
             still.entry(version.minor()).or_default().push(node.name.clone());
         }
         if takes_part {
-            stay.note(wish, node, version);
+            stay.note(input, node, version);
         } else if !version.satisfies(target) {
             stay.unselected.push(node.name.clone());
         }
@@ -249,8 +249,8 @@ struct Stay {
 }
 
 impl Stay {
-    fn note(&mut self, wish: &Wish<'_>, node: &Node, version: &KubeVersion) {
-        let target = &wish.upgrade.version;
+    fn note(&mut self, input: &PlanInput<'_>, node: &Node, version: &KubeVersion) {
+        let target = &input.upgrade.version;
         let name = &node.name;
         if version.minor() > target.minor() {
             self.newer.push(name.clone());
@@ -259,7 +259,7 @@ impl Stay {
         if version.satisfies(target) {
             return;
         }
-        let silent = node.heartbeat.is_some_and(|at| wish.now.duration_since(at) > SILENT);
+        let silent = node.heartbeat.is_some_and(|at| input.now.duration_since(at) > SILENT);
         if node.held {
             self.held.push(name.clone());
         } else if node.unschedulable && node.cordoned_by.is_none() {
@@ -322,8 +322,8 @@ impl Stay {
 }
 
 /// Executors that the upgrade names and that are not there.
-fn executors(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
-    for absent in wish.absent_executors {
+fn executors(input: &PlanInput<'_>, findings: &mut Vec<PlanFinding>) {
+    for absent in input.absent_executors {
         let id = FindingCode::NoExecutor.of(&absent.name);
         findings.push(PlanFinding::new(id, Weight::Blocks, &*absent.what).remedy(&*absent.remedy));
     }
@@ -341,10 +341,10 @@ pub fn hidden_id(component: Component) -> FindingId {
 }
 
 /// Controllers that lead where nothing shows their version.
-fn hidden(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
-    for (component, why) in wish.hidden {
+fn hidden(input: &PlanInput<'_>, findings: &mut Vec<PlanFinding>) {
+    for (component, why) in input.hidden {
         let finding = PlanFinding::new(hidden_id(*component), Weight::Stops, why.clone()).acceptable();
-        findings.push(if wish.upgrade.control_plane.hidden == Hidden::Accept {
+        findings.push(if input.upgrade.control_plane.hidden == Hidden::Accept {
             PlanFinding { weight: Weight::Warns, ..finding }
                 .remedy("a person answers for it: controlPlane.hidden is Accept")
         } else {
@@ -356,8 +356,8 @@ fn hidden(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
 }
 
 /// A target that names no build of the distribution that the cluster runs, or one that nothing says is newer.
-fn builds(wish: &Wish<'_>, pieces: &[PlanePiece], findings: &mut Vec<PlanFinding>) {
-    let target = &wish.upgrade.version;
+fn builds(input: &PlanInput<'_>, pieces: &[PlanePiece], findings: &mut Vec<PlanFinding>) {
+    let target = &input.upgrade.version;
     let other = |piece: &&PlanePiece| {
         let server = piece.component == Component::KubeApiserver;
         let alike = piece.version.satisfies(target) && piece.version.progress(target).is_eq();
@@ -390,10 +390,10 @@ fn builds(wish: &Wish<'_>, pieces: &[PlanePiece], findings: &mut Vec<PlanFinding
 }
 
 /// An upgrade in two steps that somebody else began has to be complete first.
-fn emulation(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
-    let servers = Servers::of(wish.cluster.of(Component::KubeApiserver).filter_map(effective));
+fn emulation(input: &PlanInput<'_>, findings: &mut Vec<PlanFinding>) {
+    let servers = Servers::of(input.cluster.of(Component::KubeApiserver).filter_map(effective));
     let Some(servers) = servers.filter(|servers| servers.emulates()) else { return };
-    let target = wish.upgrade.version.minor();
+    let target = input.upgrade.version.minor();
     let remedy = "complete that upgrade: raise --emulated-version";
     if target <= servers.newest && target > servers.emulated {
         let what =
@@ -407,10 +407,15 @@ fn emulation(wish: &Wish<'_>, findings: &mut Vec<PlanFinding>) {
 }
 
 /// What is to be known before the kube-apiservers go to another minor.
-pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, findings: &mut Vec<PlanFinding>) {
+pub(super) fn before_minor(
+    input: &PlanInput<'_>,
+    start: &Start,
+    minor: Minor,
+    findings: &mut Vec<PlanFinding>,
+) {
     // What a kube-apiserver of that minor sends, webhooks get already where one is there.
     let served = start.servers().any(|server| server.version.minor() >= minor);
-    for webhook in webhooks_in_the_way(wish.cluster).filter(|_| !served) {
+    for webhook in webhooks_in_the_way(input.cluster).filter(|_| !served) {
         let id = FindingCode::Webhook.of(format_args!("{}/{}", webhook.configuration, webhook.name));
         if findings.iter().any(|finding| finding.id == id) {
             continue;
@@ -422,7 +427,7 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
         let remedy = "set its matchPolicy to Equivalent";
         findings.push(PlanFinding::new(id, Weight::Blocks, what).remedy(remedy).acceptable().at(minor));
     }
-    let servers: Vec<&Instance> = wish.cluster.of(Component::KubeApiserver).collect();
+    let servers: Vec<&Instance> = input.cluster.of(Component::KubeApiserver).collect();
     if let [only] = servers.as_slice()
         && matches!(only.evidence, Evidence::Endpoint | Evidence::Image | Evidence::SameProcess)
     {
@@ -432,7 +437,7 @@ pub(super) fn before_minor(wish: &Wish<'_>, start: &Start, minor: Minor, finding
                 .remedy("expect minutes without it; running pods go on, nothing is scheduled or replaced"),
         );
     }
-    if wish.upgrade.control_plane.unit == Unit::Component {
+    if input.upgrade.control_plane.unit == Unit::Component {
         let together = start.pieces.iter().filter(|piece| piece.of_kubelet && piece.beside_server);
         let places: BTreeSet<Arc<str>> = together.map(|piece| piece.place.clone()).collect();
         if !places.is_empty() {

@@ -10,7 +10,7 @@ use super::claim::Claim;
 use super::hidden::hidden_controllers;
 use super::world::World;
 use crate::cluster::Component;
-use crate::plan::{Hop, Pass, Picked, Plan, Planned, Step, Wish, is_there};
+use crate::plan::{Hop, Pass, Picked, Plan, PlanInput, Planned, Step, is_there};
 use crate::skew::lifecycle::Catalogue;
 use crate::skew::policy::Policy;
 use crate::upgrade::{ComponentPlace, Progress, Upgrade};
@@ -20,7 +20,7 @@ use crate::version::{KubeVersion, Minor};
 /// earlier look named.
 pub fn planned(upgrade: &Upgrade, progress: &Progress, world: World<'_>, releases: &Catalogue) -> Planned {
     let hidden = hidden_controllers(world, progress);
-    Planned::of(&Wish {
+    Planned::of(&PlanInput {
         cluster: world.cluster,
         upgrade,
         members: &upgrade.members(world.cluster),

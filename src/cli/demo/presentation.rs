@@ -68,7 +68,7 @@ impl Presentation {
             about: vec![("Cluster", format!("made up, {}", self.title))],
             now: self.demo.now(),
         };
-        plan::of_object(live, Demo::wished()?, &self.releases, self.style).await
+        plan::of_object(live, Demo::proposed()?, &self.releases, self.style).await
     }
 
     /// What `kubectl get` prints of `resource` of our group, made from the table that the server sends.

@@ -31,7 +31,7 @@ const SCENES: [UnattendedScene; 3] = [
 pub(super) async fn tell(presentation: &Presentation, mut told: usize) -> Result<(), String> {
     let demo = &presentation.demo;
     headline("A person keeps this in git")?;
-    print(&indented(Demo::wish()))?;
+    print(&indented(Demo::manifest()))?;
     headline("evenkeel plan --upgrade: what it would do")?;
     print(&indented(&presentation.plan().await?))?;
 

@@ -1,6 +1,6 @@
 //! The arguments of `evenkeel plan`.
 //!
-//! Here belong the flags and how their values are read; what they mean for a plan is in [`super::wish`].
+//! Here belong the flags and how their values are read; what they mean for a plan is in [`super::requested`].
 
 use std::path::PathBuf;
 

@@ -12,14 +12,14 @@ mod executors;
 mod markdown;
 mod object;
 mod recorded;
+mod requested;
 mod subject;
 mod text;
 mod times;
 mod vocabulary;
-mod wish;
 mod words;
 
-use evenkeel_core::plan::{self, Plan, Refutation, Wish};
+use evenkeel_core::plan::{self, Plan, PlanInput, Refutation};
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::Policy;
 #[cfg(feature = "sim")]
@@ -35,23 +35,23 @@ use args::{FailOnFinding, PlanForm};
 use build::Made;
 use document::UpgradePlan;
 use executors::UpgradeWithExecutors;
+use requested::RequestedUpgrade;
 #[cfg(feature = "sim")]
 pub(super) use subject::LiveCluster;
 use subject::PlanSubject;
 use text::PlanStyle;
 use times::TimesArgs;
-use wish::Wished;
 
 /// The namespace of executors, whose pods no drain touches: the operator's default.
 const EXECUTORS: &str = "evenkeel-executors";
 
 pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
     let catalogue = releases::read(args.observe.releases.as_deref())?;
-    let wished = wish::wished(&args)?;
+    let requested = requested::requested(&args)?;
     let older = args.diff.as_deref().map(diff::older).transpose()?;
-    let name = wished.object.as_ref().map(|_| wished.upgrade.name.clone());
+    let name = requested.object.as_ref().map(|_| requested.upgrade.name.clone());
     let subject = subject::subject_of(&args.observe, name.as_deref()).await?;
-    let mut planned = planned(wished, subject, &catalogue, &args.times, args.fail_on)?;
+    let mut planned = planned(requested, subject, &catalogue, &args.times, args.fail_on)?;
     planned.document.changes = older.map(|older| diff::changes(&older, &planned.document));
     let older = args.diff.as_deref().map(shown_path);
     let style = PlanStyle {
@@ -77,8 +77,8 @@ pub(super) async fn of_object(
     style: super::output::ReportStyle,
 ) -> Result<String, String> {
     let subject = live.subject(Some(&object.name_any())).await;
-    let wished = Wished::of_object(object, Vec::new()).map_err(|invalid| invalid.to_string())?;
-    let planned = planned(wished, subject, catalogue, &TimesArgs::default(), FailOnFinding::Stops)?;
+    let requested = RequestedUpgrade::of_object(object, Vec::new()).map_err(|invalid| invalid.to_string())?;
+    let planned = planned(requested, subject, catalogue, &TimesArgs::default(), FailOnFinding::Stops)?;
     let about = &planned.about;
     let style = PlanStyle { wide: false, paint: style.paint, width: style.width, about, older: None };
     render(&planned.document, PlanForm::Table, style)
@@ -94,25 +94,26 @@ struct ShownPlan {
 }
 
 fn planned(
-    wished: Wished,
+    requested: RequestedUpgrade,
     mut subject: PlanSubject,
     catalogue: &Catalogue,
     times: &TimesArgs,
     fail_on: FailOnFinding,
 ) -> Result<ShownPlan, String> {
-    subject.about.splice(0..0, wished.source.iter().map(|source| ("Upgrade", source.clone())));
+    subject.about.splice(0..0, requested.source.iter().map(|source| ("Upgrade", source.clone())));
     let executors = std::mem::take(&mut subject.executors);
-    let UpgradeWithExecutors { upgrade, absent, unseen } = match &wished.object {
-        Some(object) => executors.upgrade(object, &wished.executors).map_err(|error| error.to_string())?,
-        None => UpgradeWithExecutors { upgrade: wished.upgrade, absent: Vec::new(), unseen: Vec::new() },
+    let UpgradeWithExecutors { upgrade, absent, unseen } = match &requested.object {
+        Some(object) => executors.upgrade(object, &requested.executors).map_err(|error| error.to_string())?,
+        None => UpgradeWithExecutors { upgrade: requested.upgrade, absent: Vec::new(), unseen: Vec::new() },
     };
     let upgrade = &upgrade;
     // The cluster knows better what it has begun than a file that was exported from it.
-    let recorded = subject.object.take().or_else(|| wished.object.clone()).zip(wished.object.clone());
-    let recorded =
-        recorded.map(|(object, wished)| recorded::progress(object, wished, upgrade)).unwrap_or_default();
+    let recorded = subject.object.take().or_else(|| requested.object.clone()).zip(requested.object.clone());
+    let recorded = recorded
+        .map(|(object, requested)| recorded::progress(object, requested, upgrade))
+        .unwrap_or_default();
     let members = upgrade.members(&subject.cluster);
-    let wish = Wish {
+    let input = PlanInput {
         cluster: &subject.cluster,
         upgrade,
         members: &members,
@@ -126,9 +127,9 @@ fn planned(
     // What an approval is bound to is known where every executor is.
     let whole = unseen.is_empty() && absent.is_empty();
     subject.not_seen.extend(unseen);
-    let mut plan = plan::make(&wish);
+    let mut plan = plan::make(&input);
     let waves = plan::waves(&plan, upgrade, &subject.cluster, &members);
-    let refuted = refuted(&plan, &waves, &wish);
+    let refuted = refuted(&plan, &waves, &input);
     let (durations, basis) = times::durations(times, std::mem::take(&mut subject.earlier));
     let (cluster, now, rules) = (&subject.cluster, subject.now, upgrade.drain.rules(EXECUTORS));
     let input = plan::ForecastInput { plan: &plan, waves: &waves, upgrade, cluster, rules: &rules, now };
@@ -145,7 +146,7 @@ fn planned(
         }),
         timing: &timing,
         basis,
-        of_object: wished.source.is_some(),
+        of_object: requested.source.is_some(),
     };
     let failed = fails(&made, fail_on);
     let document = build::document(&made, &subject);
@@ -153,12 +154,12 @@ fn planned(
 }
 
 /// What the check finds wrong with a plan that could begin.
-fn refuted(plan: &Plan, waves: &[Vec<plan::Wave>], wish: &Wish<'_>) -> Vec<String> {
+fn refuted(plan: &Plan, waves: &[Vec<plan::Wave>], input: &PlanInput<'_>) -> Vec<String> {
     if plan.blockers().next().is_some() {
         return Vec::new();
     }
-    let of_plan = plan::check(plan.clone(), wish.cluster, wish.members, &wish.policy).err();
-    let of_waves = plan::check_waves(plan, waves, wish.upgrade, wish.members);
+    let of_plan = plan::check(plan.clone(), input.cluster, input.members, &input.policy).err();
+    let of_waves = plan::check_waves(plan, waves, input.upgrade, input.members);
     of_plan.into_iter().flatten().chain(of_waves).map(|wrong: Refutation| wrong.to_string()).collect()
 }
 

@@ -27,10 +27,10 @@ pub(super) async fn of_cluster(client: &Client, name: &str) -> Result<Option<Clu
     })
 }
 
-/// What `object` remembers of `wished`, the same upgrade as it lies in git.
-pub(super) fn progress(object: ClusterUpgrade, mut wished: ClusterUpgrade, upgrade: &Upgrade) -> Progress {
-    wished.status = object.status;
-    upgrade::progress(&wished, upgrade)
+/// What `object` remembers of `requested`, the same upgrade as it lies in git.
+pub(super) fn progress(object: ClusterUpgrade, mut requested: ClusterUpgrade, upgrade: &Upgrade) -> Progress {
+    requested.status = object.status;
+    upgrade::progress(&requested, upgrade)
 }
 
 #[cfg(test)]
@@ -55,9 +55,9 @@ mod tests {
             json!({"hash": "0", "from": "v1.36.4", "to": "v1.38.1", "via": ["v1.37.2"], "hop": "v1.38.1"});
         let status = json!({"progress": {}, "waitingFor": [], "parked": [], "conditions": [], "plan": plan});
         let live = object("v1.38.1", status);
-        let read = |wished: ClusterUpgrade| {
-            let upgrade = upgrade::validate(&wished, &Executors::default()).unwrap();
-            let progress = progress(live.clone(), wished, &upgrade);
+        let read = |requested: ClusterUpgrade| {
+            let upgrade = upgrade::validate(&requested, &Executors::default()).unwrap();
+            let progress = progress(live.clone(), requested, &upgrade);
             (progress.from.map(|from| from.to_string()), progress.via.len())
         };
         assert_eq!(read(object("v1.38.1", json!(null))), (Some("v1.36.4".to_owned()), 1));

@@ -1,9 +1,9 @@
-//! A small cluster and a wish, as a case names them, and the plan of somebody else said in our words.
+//! A small cluster and a input, as a case names them, and the plan of somebody else said in our words.
 
 use evenkeel::api::Executors;
 use evenkeel::api::upgrade::{ClusterUpgrade, Invalid, validate};
 use evenkeel_core::cluster::{Cluster, Component, Instance, Node, Parts, Reach};
-use evenkeel_core::plan::{Hop, Pass, Picked, Plan, Planned, Refutation, Step, Wish, check};
+use evenkeel_core::plan::{Hop, Pass, Picked, Plan, PlanInput, Planned, Refutation, Step, check};
 use evenkeel_core::skew::lifecycle::Catalogue;
 use evenkeel_core::skew::policy::{Policy, Rule, RuleSubject, Servers};
 use evenkeel_core::upgrade::{Unit, Upgrade};
@@ -35,7 +35,7 @@ pub fn policy(behind: u64) -> Option<Policy> {
     }
 }
 
-/// The wish that a `ClusterUpgrade` of these words holds, read by the code that reads it in a cluster.
+/// The input that a `ClusterUpgrade` of these words holds, read by the code that reads it in a cluster.
 pub fn upgrade(target: &str, via: &[&str]) -> Result<Upgrade, Invalid> {
     let object = json!({
         "apiVersion": "evenkeel.dev/v1alpha1",
@@ -99,7 +99,7 @@ impl Setting {
     fn of_unit(&self, unit: Unit) -> Planned {
         let mut upgrade = self.upgrade.clone();
         upgrade.control_plane.unit = unit;
-        Planned::of(&Wish {
+        Planned::of(&PlanInput {
             cluster: &self.cluster,
             upgrade: &upgrade,
             members: &upgrade.members(&self.cluster),

@@ -94,7 +94,7 @@ fn step(deed: &str) -> Step {
 
 /// How an upgrade is, by chance: its control plane, its executors, what a person may ask for, and when a person suspends
 /// it for a while.
-fn wish(random: &mut Random) -> Vec<Step> {
+fn drawn(random: &mut Random) -> Vec<Step> {
     let mut deeds: Vec<&str> = Vec::new();
     let planes: [&[&str]; 7] = [
         &[],
@@ -181,7 +181,7 @@ fn random_upgrades_with_random_faults() {
     let (upgrades, each) = if is_long() { (2500, 4) } else { (300, 1) };
     let script = |upgrade: u64, nth: u64| {
         let mut random = Random::new(upgrade ^ 0x0b5e);
-        let mut script = wish(&mut random);
+        let mut script = drawn(&mut random);
         let seed = upgrade * each + nth;
         script.extend(chance(seed, &["evenkeel-a", "evenkeel-b"], &WATCHED, 350));
         (upgrade % 3, script)

@@ -180,7 +180,7 @@ impl<'a> CausesFound<'a> {
                 "wait for the namespace to go, or see what keeps it",
             );
         }
-        self.wishes(question, pod);
+        self.preferences(question, pod);
     }
 
     /// Adds what becomes of data that lies on the pod's node (B2).
@@ -228,7 +228,7 @@ impl<'a> CausesFound<'a> {
     }
 
     /// Adds what the pod's owner asked of other tools, or should know (B17 to B20).
-    fn wishes(&mut self, question: &Question<'a>, pod: &'a Pod) {
+    fn preferences(&mut self, question: &Question<'a>, pod: &'a Pod) {
         let traits = pod.traits();
         for opt_out in &traits.opt_outs {
             let what = format!("{opt_out} asks other tools to leave it alone; a drain does not");

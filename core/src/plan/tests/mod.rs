@@ -22,7 +22,7 @@ fn made(cluster: &Cluster, upgrade: &Upgrade) -> Plan {
 }
 
 fn made_at(cluster: &Cluster, upgrade: &Upgrade, now: Timestamp) -> Plan {
-    make(&Wish {
+    make(&PlanInput {
         cluster,
         upgrade,
         members: &upgrade.members(cluster),

@@ -226,7 +226,7 @@ fn a_hop_to_no_build_of_the_distribution_is_blocked() {
     // An earlier look recorded it, and no person named it.
     let recorded = ["v1.36.9".parse().unwrap()];
     let (cluster, upgrade) = (rke2(), upgrade());
-    let plan = make(&Wish {
+    let plan = make(&PlanInput {
         cluster: &cluster,
         upgrade: &upgrade,
         members: &upgrade.members(&cluster),

@@ -19,7 +19,7 @@ use crate::api::{ClusterUpgrade, GROUP, UpgradeExecutor};
 use crate::observe::files::shown_path;
 
 /// An upgrade, and where it was written.
-pub(super) struct Wished {
+pub(super) struct RequestedUpgrade {
     pub(super) upgrade: Upgrade,
     /// `ClusterUpgrade prod-137 in prod-137.yaml`; `None` for `--to`.
     pub(super) source: Option<String>,
@@ -29,7 +29,7 @@ pub(super) struct Wished {
     pub(super) executors: Vec<DynamicObject>,
 }
 
-impl Wished {
+impl RequestedUpgrade {
     /// The upgrade of `object`, with the `executors` beside it.
     pub(super) fn of_object(object: ClusterUpgrade, executors: Vec<DynamicObject>) -> Result<Self, Invalid> {
         let upgrade = SeenExecutors::default().upgrade(&object, &executors)?.upgrade;
@@ -38,7 +38,7 @@ impl Wished {
     }
 }
 
-pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
+pub(super) fn requested(args: &PlanArgs) -> Result<RequestedUpgrade, String> {
     if let Some(path) = &args.target.upgrade {
         let stdin = |path: &Path| path.as_os_str() == "-";
         if stdin(path) && args.observe.files.iter().any(|file| stdin(file)) {
@@ -48,10 +48,10 @@ pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
         }
         let (object, executors) = of_file(path)?;
         let name = object.name_any();
-        let wished = Wished::of_object(object, executors)
+        let requested = RequestedUpgrade::of_object(object, executors)
             .map_err(|invalid| told(path, "ClusterUpgrade", &name, &invalid))?;
         let source = Some(format!("ClusterUpgrade {name} in {}", shown_path(path)));
-        return Ok(Wished { source, ..wished });
+        return Ok(RequestedUpgrade { source, ..requested });
     }
     let to = args.target.to.clone().ok_or("say --to VERSION or --upgrade FILE")?;
     let mut upgrade = Upgrade::to(to);
@@ -71,7 +71,7 @@ pub(super) fn wished(args: &PlanArgs) -> Result<Wished, String> {
             upgrade.version
         ));
     }
-    Ok(Wished { upgrade, source: None, object: None, executors: Vec::new() })
+    Ok(RequestedUpgrade { upgrade, source: None, object: None, executors: Vec::new() })
 }
 
 /// What is wrong with an object of the file that `--upgrade` names.

@@ -17,16 +17,16 @@ const PATIENCE: Duration = Duration::from_hours(12);
 
 impl Demo {
     /// The ClusterUpgrade that a person keeps in git, as text.
-    pub const fn wish() -> &'static str {
-        scenario::WISH
+    pub const fn manifest() -> &'static str {
+        scenario::MANIFEST
     }
 
     /// The same, as an object.
     ///
     /// # Errors
     /// One line, if the text, which is part of the program, is no ClusterUpgrade.
-    pub fn wished() -> Result<ClusterUpgrade, String> {
-        serde_saphyr::from_str(scenario::WISH).map_err(|error| error.to_string())
+    pub fn proposed() -> Result<ClusterUpgrade, String> {
+        serde_saphyr::from_str(scenario::MANIFEST).map_err(|error| error.to_string())
     }
 
     fn upgrades(&self) -> Api<ClusterUpgrade> {
@@ -57,9 +57,10 @@ impl Demo {
     /// One line, if the cluster refuses it.
     pub async fn propose_or_approve(&self) -> Result<(), String> {
         let Some(upgrade) = self.upgrade().await? else {
-            let wish: Value = serde_saphyr::from_str(scenario::WISH).map_err(|error| error.to_string())?;
-            scenario::create(&self.client, &wish).await?;
-            let (name, version) = (&wish["metadata"]["name"], &wish["spec"]["version"]);
+            let manifest: Value =
+                serde_saphyr::from_str(scenario::MANIFEST).map_err(|error| error.to_string())?;
+            scenario::create(&self.client, &manifest).await?;
+            let (name, version) = (&manifest["metadata"]["name"], &manifest["spec"]["version"]);
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             self.did(format!("kubectl apply: ClusterUpgrade {} to {}", text(name), text(version)));
             return Ok(());

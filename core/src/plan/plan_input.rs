@@ -1,7 +1,7 @@
 //! What a plan is made from.
 //!
 //! Here belong what a person wants and what is seen, side by side and as values. What follows from them never belongs
-//! here. The invariant: a plan depends on nothing else, so that whoever has the same wish gets the same plan.
+//! here. The invariant: a plan depends on nothing else, so that whoever has the same input gets the same plan.
 
 use jiff::Timestamp;
 
@@ -13,7 +13,7 @@ use crate::version::KubeVersion;
 
 /// What a plan is made from.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub struct PlanInput<'a> {
     /// The cluster as it is.
     pub cluster: &'a Cluster,
     /// What a person wants.
