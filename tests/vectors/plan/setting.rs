@@ -1,4 +1,4 @@
-//! A small cluster and a input, as a case names them, and the plan of somebody else said in our words.
+//! A small cluster and an input, as a case names them, and the plan of somebody else said in our words.
 
 use evenkeel::api::Executors;
 use evenkeel::api::upgrade::{ClusterUpgrade, Invalid, validate};
