@@ -6,7 +6,7 @@
 //! is taken off; and nothing is asked again and again.
 
 mod campaigns;
-mod interrupted;
+mod crowded;
 mod watcher;
 
 use std::collections::BTreeMap;

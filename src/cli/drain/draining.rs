@@ -380,6 +380,10 @@ impl Draining {
             }
             Reply::Pod { node, pod, uid, charge, forced, answer } => {
                 let now = self.clock.now();
+                // What waits is decided anew by what this answer says: a busy server is left alone for a while.
+                if !matches!(answer, Answer::Accepted(_)) {
+                    self.kept.queue.forget();
+                }
                 match &answer {
                     Answer::Accepted(_) => {
                         self.kept.evictions += 1;
