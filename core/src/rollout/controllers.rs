@@ -81,17 +81,18 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
         let lives = after(leader.renewed, LEFT_BEHIND) > begun;
         NEEDED.contains(&leader.component) && lives && (leader.holder.is_empty() || renewed(leader).is_none())
     };
-    let leader = round.world.cluster.leaders().iter().find(silent)?;
-    let Leader { component, holder, .. } = leader;
-    let since = silent_since(leader, stepped, now);
-    let line = needs_a_person(leader, stepped, since);
-    let hopeless = after(since, HOPE_FOR).max(after(freshness.unbroken_since, LOOKED_FOR));
-    let hopeless = round.lasts(Lasting::ControllerIdle(*component), hopeless);
-    read_leases(round, over, if hopeless { EVERY } else { READ_EVERY });
-    if !hopeless {
-        round.hope = true;
-    } else if !round.needs_a_person.contains(&line) {
-        round.needs_a_person.push(line);
+    let silent: Vec<&Leader> = round.world.cluster.leaders().iter().filter(silent).collect();
+    // In the first looks of a process each of them is silent, and one that was silent for long may come last.
+    let hopeless: Vec<&Leader> =
+        silent.iter().copied().filter(|leader| is_hopeless(round, leader, stepped)).collect();
+    let Leader { component, holder, .. } = hopeless.first().or(silent.first())?;
+    read_leases(round, over, if hopeless.len() == silent.len() { EVERY } else { READ_EVERY });
+    round.hope |= hopeless.is_empty();
+    for leader in hopeless {
+        let line = needs_a_person(leader, stepped, silent_since(leader, stepped, now));
+        if !round.needs_a_person.contains(&line) {
+            round.needs_a_person.push(line);
+        }
     }
     Some(if holder.is_empty() {
         format!("waits until {component} works: nobody holds its lease, which its last holder gave up")
@@ -100,6 +101,14 @@ pub(super) fn idle(round: &mut Round<'_>) -> Option<String> {
             "waits until {component} works: {holder} was not seen to renew its lease since the control plane was changed"
         )
     })
+}
+
+/// Whether `leader`, which was not seen to renew its lease since the step of `stepped`, was silent for so long that only a
+/// person helps.
+fn is_hopeless(round: &mut Round<'_>, leader: &Leader, stepped: Timestamp) -> bool {
+    let since = silent_since(leader, stepped, round.world.now);
+    let until = after(since, HOPE_FOR).max(after(round.world.freshness.unbroken_since, LOOKED_FOR));
+    round.lasts(Lasting::ControllerIdle(leader.component), until)
 }
 
 /// Has the leases read when the step was `over`, and so often after that: a renewal between two such reads was made after the

@@ -241,6 +241,34 @@ fn controllers_that_stay_silent_call_for_a_person() {
     assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
+/// In the first looks of the next leader every controller is silent, so that which of them was silent before is not the first.
+#[test]
+fn the_next_leader_goes_on_calling_for_whichever_controller_is_silent() {
+    let mut toy = with_upgraded_planes();
+    let last = toy.seconds - 1;
+    let looks = |toy: &mut Toy| {
+        let of = |component, renewed: i64| Leader {
+            component,
+            holder: "cp-2_a".into(),
+            node: Some("cp-2".into()),
+            acquired: None,
+            renewed: at(renewed),
+        };
+        let (works, silent) = (Component::KubeControllerManager, Component::KubeScheduler);
+        toy.cluster.set_leaders(vec![of(works, toy.seconds), of(silent, last)]);
+        toy.tick();
+    };
+    for _ in 0..20 {
+        looks(&mut toy);
+        toy.pass(60);
+    }
+    looks(&mut toy);
+    let status = toy.status();
+    assert_eq!(status.phase, UpgradePhase::ControlPlaneHeld, "{status:?}");
+    assert!(status.message.starts_with("kube-scheduler was not seen at work"), "{}", status.message);
+    toy.is_told_by_the_next_leader();
+}
+
 /// The claims that were made first are gone, as those of an earlier hop are.
 #[test]
 fn a_lease_that_was_renewed_when_the_upgrade_began_was_not_left_behind_before() {
