@@ -52,6 +52,8 @@ pub enum FindingCode {
     NodeNewer,
     /// Something else makes nodes, at the old version.
     NodesMadeByOthers,
+    /// A group has no nodes.
+    GroupEmpty,
     /// A webhook would not see what a newer kube-apiserver sends.
     Webhook,
     /// Kubelets that do not move would be too old.
@@ -102,6 +104,7 @@ impl FindingCode {
             Self::NodeSilent => "N5",
             Self::NodeNewer => "N6",
             Self::NodesMadeByOthers => "N7",
+            Self::GroupEmpty => "N8",
             Self::Webhook => WEBHOOKS_BEFORE_UPGRADE.id,
             Self::KubeletTooOld => "R2",
             Self::ProxyTooOld => "R3",

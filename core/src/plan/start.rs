@@ -72,6 +72,7 @@ impl Start {
                 proxies.entry(version.minor()).or_default().push(proxy.name.clone());
             }
         }
+        empty_groups(input, findings);
         executors(input, findings);
         hidden(input, findings);
         emulation(input, findings);
@@ -235,6 +236,23 @@ fn kubelets(
     let silent = stay.silent.iter().cloned().collect();
     stay.tell(findings);
     (moving, still, silent)
+}
+
+/// Groups that no node is of: a mistake in a selector takes a canary away, and nothing else would say so.
+fn empty_groups(input: &PlanInput<'_>, findings: &mut Vec<PlanFinding>) {
+    let groups = &input.upgrade.groups;
+    let is_empty = |at: usize| input.members.iter().all(|member| member.group != at);
+    let empty = groups.iter().enumerate().filter(|(at, _)| is_empty(*at)).map(|(_, group)| group);
+    // Where there is no Node at all, no selector is mistaken.
+    for group in empty.filter(|_| !input.cluster.nodes().is_empty()) {
+        let next = groups.iter().find(|other| other.depends_on.contains(&group.name));
+        let next = next.map(|next| format!(", and group {} begins without it", next.name));
+        let what = format!("group {} has no nodes{}", group.name, next.unwrap_or_default());
+        let remedy =
+            "correct its selector, or list it before the groups that take its nodes, if it is to have some";
+        let id = FindingCode::GroupEmpty.of(&group.name);
+        findings.push(PlanFinding::new(id, Weight::Warns, what).remedy(remedy));
+    }
 }
 
 /// Nodes that stay where they are, or that somebody should know of, by the reason.

@@ -1,6 +1,8 @@
 //! What cannot be, what stays, and what a person takes upon them.
 
 use super::*;
+use crate::cluster::Selector;
+use crate::upgrade::NodeGroup;
 
 #[test]
 fn what_cannot_be() {
@@ -126,6 +128,30 @@ fn nodes_that_stay() {
           kube-scheduler on cp-1 from v1.36.4
           kubelets: all
         warns N2: nodes that no group selects stay at their version (n-1): add a group that selects them if they are to move
+        checked
+    "#]],
+    );
+}
+
+/// Who mistypes a selector has no canary.
+#[test]
+fn a_group_without_nodes_is_told() {
+    let mut upgrade = to("v1.37.1");
+    let group = |name: &str, selector| NodeGroup::new(name, selector, "ex");
+    let typo = Selector { match_labels: [("pool".into(), "canray".into())].into(), ..Selector::default() };
+    upgrade.groups = vec![group("canary", typo), group("workers", Selector::default())];
+    upgrade.groups[1].depends_on = vec!["canary".into()];
+    plans(
+        &cluster(&["v1.36.4"], "v1.36.4", &["v1.36.4"]),
+        &upgrade,
+        &expect![[r#"
+        hop v1.37.1 (Target)
+          kube-apiserver on cp-1 from v1.36.4
+          kube-controller-manager on cp-1 from v1.36.4
+          kube-scheduler on cp-1 from v1.36.4
+          kubelets: all
+        warns N8/canary: group canary has no nodes, and group workers begins without it: correct its selector, or list it before the groups that take its nodes, if it is to have some
+        warns S1: the API is away while its only kube-apiserver is replaced: expect minutes without it; running pods go on, nothing is scheduled or replaced
         checked
     "#]],
     );
