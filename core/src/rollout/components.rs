@@ -208,11 +208,12 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
             if claim.message != line {
                 round.actions.push(record(claim, claim.state.clone(), line.clone()));
             }
+            let line = format!("{}: {line}", claim.subject.what());
             round.blocked.push(Waiting::new(WaitReason::JobRefused, line).until(until));
         }
         ExecutorState::Failed(why) => {
             round.record(claim, ClaimState::Failed { since: now, before: before.clone() }, why.clone());
-            round.blocks(WaitReason::STEP_FAILED, why);
+            round.blocks(WaitReason::STEP_FAILED, format!("{}: {why}", claim.subject.what()));
         }
     }
 }

@@ -73,7 +73,7 @@ pub use not_opened::NotOpened;
 pub use queue::Queue;
 pub use refused_writes::RefusedWrites;
 pub use since::Since;
-pub use status::UpgradeStatus;
+pub use status::{UpgradeStatus, another_is_approved};
 pub use taints::Taints;
 pub use trial::refused_jobs;
 pub use upgrade_phase::UpgradePhase;

@@ -205,11 +205,12 @@ impl fmt::Display for NotOpened {
                 write!(f, "executor {executor}: the server would refuse its Job (asked every {every}): {why}")
             }
             Self::Zone { zone, not_ready, nodes, lasting } => {
-                let zone = if zone.is_empty() { "nodes without a zone" } else { zone };
+                let zone =
+                    if zone.is_empty() { "nodes without a zone".to_owned() } else { format!("zone {zone}") };
                 let end = if *lasting { "a person brings them back" } else { "more of them are" };
                 write!(
                     f,
-                    "zone {zone}: {not_ready} of {nodes} nodes are not ready, and none of it is taken up until {end}"
+                    "{zone}: {not_ready} of {nodes} nodes are not ready, and none of it is taken up until {end}"
                 )
             }
             Self::AllZones { not_ready, lasting } => {

@@ -137,7 +137,7 @@ pub(super) fn status(
         UpgradePhase::Completed
     } else if !world.absent_executors.is_empty() {
         UpgradePhase::Invalid
-    } else if never_began && !notes.preflight.is_empty() {
+    } else if never_began && progress.queued_behind.is_none() && !notes.preflight.is_empty() {
         UpgradePhase::PreflightFailed
     } else if let Some(phase) = waits_for_a_word(upgrade, progress, &notes, stage, (busy, moving)) {
         phase
@@ -196,6 +196,13 @@ pub(super) fn status(
         started,
         completed: progress.completed.or((phase == UpgradePhase::Completed).then_some(world.now)),
     }
+}
+
+/// What a person reads who approved the plan of `approved`, where the plan's hash is `hash` now.
+pub fn another_is_approved(approved: &str, hash: &str) -> String {
+    format!(
+        "another plan is approved ({approved}): to approve this one, set spec.approval.planHash to \"{hash}\""
+    )
 }
 
 /// Whether every node that is not at the target may stay behind.
@@ -333,6 +340,7 @@ fn message(
         let first = waited().map_or(first, |waiting| waiting.line.clone());
         match those.count() {
             0 => first,
+            1 => format!("{first} (and 1 more node)"),
             more => format!("{first} (and {more} more nodes)"),
         }
     };
@@ -343,9 +351,10 @@ fn message(
             format!("{done} nodes run {version}; what is left may stay behind: {}", nodes(OutOf::Parked))
         }
         UpgradePhase::PlanOnly => "mode is PlanOnly: the plan is shown, nothing is done".to_owned(),
-        UpgradePhase::AwaitingApproval => {
-            "set spec.approval.planHash to status.plan.hash to begin".to_owned()
-        }
+        UpgradePhase::AwaitingApproval => match (&upgrade.approved_hash, &notes.hash) {
+            (Some(approved), Some(hash)) => another_is_approved(approved, hash),
+            _ => "set spec.approval.planHash to status.plan.hash to begin".to_owned(),
+        },
         UpgradePhase::Suspended => "suspended by spec.suspend".to_owned(),
         UpgradePhase::Queued => {
             let other = progress.queued_behind.as_deref().unwrap_or_default();

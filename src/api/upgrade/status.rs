@@ -244,7 +244,10 @@ fn conditions_of(
         _ => Kstatus::InProgress,
     };
     let blocked = decided.out(OutOf::Parked);
-    let blocked_line = format!("{blocked} nodes are parked because their drain is blocked");
+    let blocked_line = match blocked {
+        1 => "1 node is parked: it could not be drained".to_owned(),
+        _ => format!("{blocked} nodes are parked: they could not be drained"),
+    };
     let preflight = decided.preflight.first().map(|line| line_of(line)).unwrap_or_default();
     let others = [
         (ConditionType::AwaitingApproval, is(phase == UpgradePhase::AwaitingApproval), reason, ""),

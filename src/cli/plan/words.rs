@@ -4,6 +4,7 @@
 
 use evenkeel_core::cluster::Component;
 use evenkeel_core::disruption::preflight::duration_text;
+use evenkeel_core::rollout::another_is_approved;
 use jiff::SignedDuration;
 
 use super::document::{Approval, Bound, Change, Finding, Hop, Kubelets, Need, Step, Time, UpgradePlan, Wave};
@@ -69,9 +70,7 @@ pub(super) fn approval(plan: &UpgradePlan, approval: &Approval) -> String {
         (ApprovalMode::PlanOnly, _) => "mode PlanOnly: the plan is shown, and nothing is done".to_owned(),
         (ApprovalMode::Automatic, _) => "mode Automatic: it begins without an approval".to_owned(),
         (_, Some(_)) if approval.given => format!("approved: spec.approval.planHash is {hash}"),
-        (_, Some(old)) => format!(
-            "another plan is approved ({old}): to approve this one, set spec.approval.planHash to \"{hash}\""
-        ),
+        (_, Some(old)) => another_is_approved(old, hash),
         (_, None) => format!("not approved: to approve it, set spec.approval.planHash to \"{hash}\""),
     }
 }

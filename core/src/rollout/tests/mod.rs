@@ -396,6 +396,13 @@ fn nothing_begins_without_approval_and_the_hash_of_what_was_seen() {
     toy.upgrade.groups[0].max_unavailable = Amount::Count(9);
     toy.run_to_the_end(30);
     assert_eq!(toy.phase(), UpgradePhase::AwaitingApproval, "another plan than the approved one");
+    let another = toy.status().hash.unwrap();
+    assert_eq!(
+        toy.status().lines(),
+        [format!(
+            "another plan is approved ({hash}): to approve this one, set spec.approval.planHash to \"{another}\""
+        )]
+    );
     toy.upgrade.groups[0].max_unavailable = Amount::Count(1);
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), UpgradePhase::Completed);

@@ -30,3 +30,14 @@ fn where_none_is_under_way_the_first_that_begins_has_its_turn() {
     queue.decided(&upgrade("begins"), &toy.status());
     assert_eq!(queue.ahead_of(&upgrade("b"), &Progress::default()).as_deref(), Some("begins"));
 }
+
+/// What blocks it may be what the upgrade before it brings along, or a kube-apiserver that this one replaces.
+#[test]
+fn an_upgrade_that_is_queued_calls_nobody_because_its_plan_is_blocked() {
+    let mut toy = Toy::new(1, 1);
+    toy.upgrade.version = "v1.30.0".parse().unwrap();
+    assert_eq!(toy.phase(), UpgradePhase::PreflightFailed);
+    toy.progress.queued_behind = Some("other".into());
+    assert_eq!(toy.phase(), UpgradePhase::Queued);
+    assert!(!toy.status().preflight.is_empty(), "its condition PreflightPassed says so all the same");
+}
