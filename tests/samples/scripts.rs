@@ -36,6 +36,7 @@ case "$name $*" in
   ;;
 "du "* | "df "*) cat "$HOST/$name" ;;
 "systemctl show -p Environment "*) cat "$HOST/environment" ;;
+"systemctl show -p EnvironmentFiles "*) echo "$HOST/etc/kubelet.env (ignore_errors=yes)" ;;
 "systemctl is-active "*) cat "$HOST/state" ;;
 "systemctl show "*) date -R -r "$HOST/began" ;;
 "systemctl restart "*) touch -d '2 seconds' "$HOST/began" ;;
@@ -80,6 +81,7 @@ mkdir -p tree/bin tree/lib/systemd/system
 says rke2 v1.37.1+rke2r1 > tree/bin/rke2
 chmod 755 tree/bin/rke2
 touch tree/lib/systemd/system/rke2-agent.service tree/lib/systemd/system/rke2-server.service
+echo HOME=/root | tee tree/lib/systemd/system/rke2-agent.env > tree/lib/systemd/system/rke2-server.env
 tar czf mirror/rke2.linux-amd64.tar.gz -C tree .
 says k3s v1.37.1+k3s1 > mirror/k3s
 cd mirror
@@ -239,6 +241,22 @@ fn a_download_that_fails_says_why_and_changes_nothing() {
     }
 }
 
+/// People keep a proxy or a token there.
+#[test]
+fn the_environment_of_the_service_of_rke2_stays() {
+    for (executor, unit) in REPLACING.into_iter().filter(|(executor, _)| executor.starts_with("rke2")) {
+        let host = Host::new();
+        let written = format!("usr/local/lib/systemd/system/{unit}.env");
+        host.put(&written, "RKE2_TOKEN=ours\n");
+        let ran = host.run(executor);
+        assert!(ran.well, "{executor}: {}", ran.errors);
+        assert_eq!(host.read(&written), "RKE2_TOKEN=ours\n", "{executor}");
+        host.sh(&format!(
+            "grep -q v1.37.1 usr/local/bin/rke2; test -e usr/local/lib/systemd/system/{unit}.service"
+        ));
+    }
+}
+
 #[test]
 fn what_was_put_there_has_its_label_before_it_is_run() {
     for (executor, unit) in REPLACING {
@@ -249,7 +267,8 @@ fn what_was_put_there_has_its_label_before_it_is_run() {
             "restorecon /usr/local/bin/k3s\n".to_owned()
         } else {
             let units = "/usr/local/lib/systemd/system/rke2";
-            format!("restorecon -i /usr/local/bin/rke2 {units}-agent.service {units}-server.service\n")
+            let of = |kind: &str| format!("{units}-{kind}.env {units}-{kind}.service");
+            format!("restorecon -i /usr/local/bin/rke2 {} {}\n", of("agent"), of("server"))
         };
         let restart = format!("systemctl restart {unit}\n");
         let (labelled, restarted) = (first.called.find(&label), first.called.find(&restart));
@@ -396,6 +415,12 @@ fn a_kubelet_that_would_not_start_is_not_installed() {
         (kubeadms, "KUBELET_KUBEADM_ARGS=\"--gone=x\"\n", false),
         ("environment", "\"KUBELET_CONFIG_ARGS=--config=x --gone\" A=b\n", false),
         ("environment", "\n", true),
+        (
+            "environment",
+            "\n{ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet $ARGS --gone=x ; pid=0 }\n",
+            false,
+        ),
+        ("etc/kubelet.env", "MORE_ARGS=--gone\n", false),
     ] {
         let host = Host::new();
         host.sh("mkdir etc/default");
@@ -430,7 +455,8 @@ fn a_worker_asks_one_repository_and_nobody_else() {
         apt-mark hold kubeadm
         apt-get download kubelet=1.37.1-*
         dpkg-deb -x kubelet_1.37.1-1.1_amd64.deb .
-        systemctl show -p Environment --value kubelet
+        systemctl show -p EnvironmentFiles --value kubelet
+        systemctl show -p Environment -p ExecStart --value kubelet
         kubeadm upgrade node --etcd-upgrade=false
         apt-get install -y -o Dpkg::Options::=--force-confold --allow-change-held-packages --allow-downgrades kubelet=1.37.1-*
         apt-mark hold kubelet
