@@ -176,8 +176,8 @@ struct OperatorArgs {
     /// thirds of that.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..=3600), value_name = "SECONDS")]
     lease_duration: u16,
-    /// Address of /metrics, /healthz and /readyz.
-    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    /// Address of /metrics, /healthz and /readyz; [::] is every address, those of IPv4 too.
+    #[arg(long, default_value = "[::]:8080", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Until when each minor is maintained, as JSON, instead of the data that is built in.
     #[arg(long, value_name = "FILE")]

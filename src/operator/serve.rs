@@ -4,7 +4,7 @@
 //! this process, so that a failing kube-apiserver never gets the operator restarted.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -21,14 +21,19 @@ use super::metrics::Metrics;
 /// A replica that does not lead is ready: it reads and waits.
 pub type Ready = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Listens on `address`; port 0 takes a free one.
+/// Listens on `address`; port 0 takes a free one. `[::]` is every address of the host, those of IPv4 too, and only those
+/// where the host has no IPv6.
 ///
 /// # Errors
 /// When the address cannot be bound; the error names it.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+    let listener = match TcpListener::bind(address).await {
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse && address.ip() == Ipv6Addr::UNSPECIFIED => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    };
+    listener.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
 }
 
 /// Answers on `listener` until `stop`.
@@ -102,5 +107,16 @@ mod tests {
         );
         stop.cancel();
         server.await.unwrap().unwrap();
+    }
+
+    /// A kubelet probes the first address of a pod, which may be of either kind; not every host has both.
+    #[tokio::test]
+    async fn every_address_is_one_of_either_kind() {
+        let listener = bind("[::]:0".parse().unwrap()).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
+            tokio::net::TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.unwrap();
+        }
     }
 }
