@@ -9,6 +9,7 @@
 mod alerts;
 mod commands;
 mod deployment;
+mod etcd_copies;
 mod health;
 mod scripts;
 
