@@ -37,6 +37,7 @@ use self::demo::{self as demonstration, DemoArgs};
 #[cfg(not(feature = "sim"))]
 use self::no_demo::{self as demonstration, DemoArgs};
 use crate::api::definitions;
+use crate::operator::serve::EVERY_ADDRESS;
 use crate::operator::{self, telemetry};
 use args::{CheckArgs, ClusterArgs, ReportArgs};
 use drain::{DrainArgs, UncordonArgs};
@@ -177,7 +178,7 @@ struct OperatorArgs {
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..=3600), value_name = "SECONDS")]
     lease_duration: u16,
     /// Address of /metrics, /healthz and /readyz; [::] is every address, those of IPv4 too.
-    #[arg(long, default_value = "[::]:8080", value_name = "ADDRESS")]
+    #[arg(long, default_value_t = EVERY_ADDRESS, value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Until when each minor is maintained, as JSON, instead of the data that is built in.
     #[arg(long, value_name = "FILE")]

@@ -4,7 +4,7 @@
 //! this process, so that a failing kube-apiserver never gets the operator restarted.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -20,6 +20,10 @@ use super::metrics::Metrics;
 ///
 /// A replica that does not lead is ready: it reads and waits.
 pub type Ready = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Every address of the host, and the port that is used where nobody says another: a kubelet probes the first address of a pod,
+/// which may be of IPv4 or of IPv6.
+pub const EVERY_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 8080);
 
 /// Listens on `address`; port 0 takes a free one. `[::]` is every address of the host, those of IPv4 too, and only those
 /// where the host has no IPv6.
@@ -109,10 +113,10 @@ mod tests {
         server.await.unwrap().unwrap();
     }
 
-    /// A kubelet probes the first address of a pod, which may be of either kind; not every host has both.
+    /// Not every host has both.
     #[tokio::test]
     async fn every_address_is_one_of_either_kind() {
-        let listener = bind("[::]:0".parse().unwrap()).await.unwrap();
+        let listener = bind(SocketAddr::new(EVERY_ADDRESS.ip(), 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
         if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
