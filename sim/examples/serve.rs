@@ -9,7 +9,7 @@ use evenkeel_sim::{Cluster, NodeGroup};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    // No option is known: a file of the name `--help` is nobody's wish.
+    // No option is known: nobody wants a file of the name `--help`.
     let path = args.next().filter(|path| !path.starts_with('-'));
     let path = PathBuf::from(path.ok_or("usage: serve <kubeconfig> [nodes] [version …]")?);
     let nodes: usize = args.next().map_or(Ok(3), |text| text.parse())?;

@@ -162,10 +162,10 @@ fn kubectl_and_evenkeel_are_let_in() {
 #[test]
 fn kubectl_upgrades_the_cluster() {
     let served = Served::begin("upgrade", "40");
-    let wish = concat!(env!("CARGO_MANIFEST_DIR"), "/src/demo/upgrade.yaml");
-    served.kubectl(&format!("apply -f {wish}"));
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/src/demo/upgrade.yaml");
+    served.kubectl(&format!("apply -f {manifest}"));
     served.kubectl("wait clusterupgrade/to-137 --for=condition=AwaitingApproval --timeout=30s");
-    let (code, plan) = served.run(binary(), &format!("plan --upgrade {wish}"));
+    let (code, plan) = served.run(binary(), &format!("plan --upgrade {manifest}"));
     assert_eq!(code, Some(2), "a budget is in its way: {plan}");
     let hash = served.kubectl("get clusterupgrade to-137 -o jsonpath={.status.plan.hash}");
     assert!(plan.contains(&hash), "{hash} is not in\n{plan}");

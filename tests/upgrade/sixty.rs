@@ -86,11 +86,11 @@ async fn upgraded(
     observer: &Observer,
     operators: &mut [Operator; 2],
 ) -> TestResult {
-    let wish = std::fs::read_to_string(root("tests/upgrade/sixty.yaml"))
+    let manifest = std::fs::read_to_string(root("tests/upgrade/sixty.yaml"))
         .map_err(|error| Failure::new(format!("tests/upgrade/sixty.yaml: {error}")))?;
     let via = if release < V1_36 { format!("via: [{}]", V1_36.version()) } else { "via: []".to_owned() };
     let started = Instant::now();
-    apply(cluster, "upgrade.yaml", &wish.replace("via: []", &via)).await?;
+    apply(cluster, "upgrade.yaml", &manifest.replace("via: []", &via)).await?;
     let mut met = 0;
     tokio::select! {
         left = only_impossible_ones_are_left(cluster) => left?,

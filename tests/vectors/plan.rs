@@ -1,6 +1,6 @@
 //! Cases about plans: Cluster API's chained upgrades, the paths of KEP-3935, and what kubeadm offers.
 //!
-//! A case becomes a small cluster and a wish, and the plan is made and judged by the code of the product. Where a rule
+//! A case becomes a small cluster and an upgrade, and the plan is made and judged by the code of the product. Where a rule
 //! of the other tool differs on purpose, the case is not ours only after what ours does instead was seen.
 
 mod setting;
