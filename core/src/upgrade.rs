@@ -406,6 +406,8 @@ pub struct Progress {
     pub protected: bool,
     /// Somebody deleted the object. What is in flight settles, then it goes.
     pub ending: bool,
+    /// The finalizers of others on the object, with which it stays after we have let it go.
+    pub finalizers: Vec<Arc<str>>,
     /// What had lasted so long at the last look that a person was called.
     pub lasting: Vec<Lasting>,
 }

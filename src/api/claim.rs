@@ -235,12 +235,16 @@ fn finalizers_of_others(finalizers: &[String]) -> Vec<Arc<str>> {
 
 /// The core's value of a stored claim that cannot be read, for the reason `why`.
 pub fn unreadable_claim(object: &DynamicObject, why: String) -> UnreadableClaim {
+    let stated = |field: &str| object.data["spec"][field].as_str().map(Arc::from);
     UnreadableClaim {
         name: object.name_any().into(),
         uid: object.uid().unwrap_or_default().into(),
         resource_version: object.resource_version().unwrap_or_default().into(),
         ending: object.metadata.deletion_timestamp.is_some(),
         finalizers: finalizers_of_others(object.finalizers()),
+        upgrade: stated("upgradeName").unwrap_or_default(),
+        place: stated("nodeName"),
+        goes: false,
         why,
     }
 }

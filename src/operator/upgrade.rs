@@ -175,7 +175,7 @@ impl Driver<'_> {
         let mut look_at = None;
         let (mut rows, mut away, mut blocked, mut undrainable) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (upgrades, mut queue) = self.upgrades(kept, now).await;
+        let (upgrades, mut queue) = self.upgrades(kept, &claims, now).await;
         forget_gates(kept, &upgrades);
         for DecidableUpgrade { object, intent, mut progress, invalid } in upgrades {
             progress.queued_behind = queue.ahead_of(&intent, &progress);

@@ -273,7 +273,7 @@ async fn respected(cluster: &Cluster, observer: &Observer) -> TestResult {
     assert_eq!(
         held,
         "general-2: cordoned by someone else; uncordon it to let it take part;\
-         general-3: held by annotation evenkeel.dev/hold;"
+         general-3: held by annotation evenkeel.dev/hold; remove it when the node may move;"
     );
     assert_eq!(nodes_with(cluster, "?(@.spec.unschedulable==true)").await?, "general-2 ");
     assert_eq!(field(cluster, "{.status.progress.summary}").await?, "4/6");

@@ -4,6 +4,8 @@
 //! The invariant: what may be carried out is a [`Checked`] plan, which the second judge alone gives out.
 
 use super::check::{Checked, check};
+use super::finding::{PlanFinding, Weight};
+use super::finding_id::FindingCode;
 use super::hops::{Picked, Plan};
 use super::make::make;
 use super::plan_input::PlanInput;
@@ -48,6 +50,15 @@ impl Planned {
             Self::May(_) => &[],
             Self::MustNot { why, .. } => why,
         }
+    }
+
+    /// Whether it may not be carried out only because the version of a component is not known, as that of a kube-apiserver
+    /// that did not answer just now.
+    pub fn lacks_knowledge_only(&self) -> bool {
+        let Self::MustNot { plan, why } = self else { return false };
+        let blocks = || plan.findings.iter().filter(|finding| finding.weight == Weight::Blocks);
+        let unknown = |finding: &PlanFinding| finding.id.code == FindingCode::VersionUnknown;
+        blocks().all(unknown) && blocks().count() == why.len()
     }
 }
 

@@ -1,10 +1,11 @@
-//! How long the plan of an upgrade that has begun has been blocked.
+//! How long a plan has been blocked.
 //!
 //! Here belongs only when that is too long; what blocks a plan is found by [`crate::plan`]. The invariant: nobody is
 //! called because a plan is blocked for a moment, for what is seen of a cluster comes and goes while its control plane
 //! is replaced.
 
 use super::round::{GONE, Round, after};
+use crate::plan::Planned;
 use crate::upgrade::Lasting;
 
 /// How long a plan has been blocked.
@@ -17,12 +18,15 @@ pub(super) enum Blockage {
     ForLong,
 }
 
-/// How long the plan of an upgrade that has begun has been blocked for the reasons in `preflight`. If not for long yet, this asks
-/// for another decision when it has.
-pub(super) fn blockage(round: &mut Round<'_>, preflight: &[String]) -> Blockage {
+/// How long `planned` has been blocked. If not for long yet, this asks for another decision when it has. Before anything has
+/// begun, only what is not known for now may mend itself.
+pub(super) fn blockage(round: &mut Round<'_>, planned: &Planned) -> Blockage {
     let has_begun = round.progress.started.is_some() || !round.mine.is_empty();
-    if !round.may_disrupt || preflight.is_empty() || !has_begun {
+    if planned.refused().is_empty() || has_begun && !round.may_disrupt {
         return Blockage::ForAMoment;
+    }
+    if !has_begun && !planned.lacks_knowledge_only() {
+        return Blockage::ForLong;
     }
     let now = round.world.now;
     let since = round.world.freshness.blocked.of(&round.upgrade.uid, now);

@@ -82,7 +82,8 @@ pub enum ClaimState {
     Parked {
         /// When the drain was given up.
         since: Timestamp,
-        /// Tried again then, or earlier when nothing blocks it any more.
+        /// Tried again then, or earlier when nothing blocks it any more; the same as `since` where the drain was given back
+        /// while it still had time.
         retry_at: Timestamp,
         /// Only a person can let it go on, as far as was seen when it was parked: what blocked it stays, or the upgrade
         /// was told to halt.
@@ -118,6 +119,12 @@ impl ClaimState {
     /// kstatus: whether only a person can bring it further.
     pub const fn stalled(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Parked { for_a_person: true, .. })
+    }
+
+    /// Whether it is parked only because its drain was given back while it still had time, so that nothing of its node is known
+    /// to have blocked it.
+    pub fn was_given_back(&self) -> bool {
+        matches!(self, Self::Parked { since, retry_at, .. } if retry_at <= since)
     }
 
     /// Whether it counts against its group's limit.
@@ -254,6 +261,12 @@ pub struct UnreadableClaim {
     pub ending: bool,
     /// The finalizers that are not ours; they stay when ours is taken off.
     pub finalizers: Vec<Arc<str>>,
+    /// The name of its upgrade, or of one that there was before; empty where nobody can read it.
+    pub upgrade: Arc<str>,
+    /// The node or the place that it may have left half done; `None` where it has ended, or where nobody can read it.
+    pub place: Option<Arc<str>>,
+    /// It goes by itself, so that nobody has to do anything.
+    pub goes: bool,
     /// Why, in one line that says what to do.
     pub why: String,
 }

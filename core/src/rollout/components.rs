@@ -212,30 +212,37 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, since: Timestamp, before: &Be
             round.blocked.push(Waiting::new(WaitReason::JobRefused, line).until(until));
         }
         ExecutorState::Failed(why) => {
-            round.record(claim, ClaimState::Failed { since: now, before: before.clone() }, why.clone());
-            round.blocks(WaitReason::STEP_FAILED, format!("{}: {why}", claim.subject.what()));
+            let line = format!("{}: {why}; {}", claim.subject.what(), to_mend(claim));
+            round.record(claim, ClaimState::Failed { since: now, before: before.clone() }, why);
+            round.blocks(WaitReason::STEP_FAILED, line);
         }
     }
 }
 
 fn failed(round: &mut Round<'_>, claim: &Claim) {
     let Subject { to, .. } = &claim.subject;
-    let mut line = format!("{}: {}", claim.subject.what(), claim.message);
-    if left(round, claim, None).is_none() {
-        if has_ended(round, claim) {
-            let upgraded = ClaimState::Upgraded { at: round.world.now };
-            round.record(claim, upgraded, format!("observed at {to} after all"));
-            round.blocks(WaitReason::STEP_FAILED, line);
-            return;
-        }
-        if claim.subject.is_of_plane() {
-            line = format!("{line}; delete NodeUpgrade {} when nothing is left to do there", claim.name);
-        }
+    let line = format!("{}: {}", claim.subject.what(), claim.message);
+    let done = left(round, claim, None).is_none();
+    if done && has_ended(round, claim) {
+        let upgraded = ClaimState::Upgraded { at: round.world.now };
+        round.record(claim, upgraded, format!("observed at {to} after all"));
+        round.blocks(WaitReason::STEP_FAILED, line);
+        return;
     }
     if claim.ending {
         goes_with(round, claim, release(claim));
     }
-    round.blocks(WaitReason::STEP_FAILED, line);
+    let todo = if done && claim.subject.is_of_plane() {
+        format!("delete NodeUpgrade {} when nothing is left to do there", claim.name)
+    } else {
+        to_mend(claim)
+    };
+    round.blocks(WaitReason::STEP_FAILED, format!("{line}; {todo}"));
+}
+
+/// What a person has to do about the step of `claim`, which failed.
+fn to_mend(claim: &Claim) -> String {
+    format!("mend it, then delete NodeUpgrade {}", claim.name)
 }
 
 /// The first component of a claim that is done and is not at the target any more, and what it runs.
@@ -371,8 +378,12 @@ pub(super) fn open(round: &mut Round<'_>, stage: Stage) {
     }
     let subject = component_subject(round, next, step.filter(|_| together));
     let name = claim_name(&round.upgrade.name, &subject);
-    if let Some(unreadable) = round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name) {
-        round.needs_a_person.push(unreadable.why.clone());
+    if let Some(unreadable) = round.in_the_way(&subject) {
+        if unreadable.goes {
+            round.works(WaitReason::ExecutorWorking, unreadable.why.clone());
+        } else {
+            round.needs_a_person.push(unreadable.why.clone());
+        }
     } else if round.mine.iter().all(|claim| *claim.name != *name) {
         match may_open(round, ToOpen::Step(subject.moves())) {
             Ok(()) => round.claims(subject),

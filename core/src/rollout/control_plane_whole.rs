@@ -93,6 +93,12 @@ impl NotWhole {
         Self { line, lasting: false, lasts_from: None }
     }
 
+    /// The same; where only a person ends it, the line says how.
+    fn todo(self, todo: &str) -> Self {
+        let line = if self.lasting { format!("{}: {todo}", self.line) } else { self.line };
+        Self { line, ..self }
+    }
+
     /// One that only a person ends `from` then on.
     fn until(round: &Round<'_>, from: Option<Timestamp>, line: String) -> Self {
         let lasting = from.is_some_and(|from| from <= round.world.now);
@@ -134,7 +140,8 @@ pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotW
         let is = if theirs { "cordoned" } else { "away" };
         let line = format!("waits: control-plane node {} is {is}, and they go one at a time", other.name);
         let now = Some(round.world.now).filter(|_| theirs || failed(other));
-        return Err(NotWhole::until(round, now.or_else(|| gone_at(other)), line));
+        let lack = NotWhole::until(round, now.or_else(|| gone_at(other)), line);
+        return Err(lack.todo(if theirs { "uncordon it" } else { "mend it, or delete its Node" }));
     }
     if one_is_opened(round) {
         return Err(NotWhole::passing("waits: control-plane nodes go one at a time".to_owned()));
@@ -149,5 +156,6 @@ pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotW
     let pod: Arc<str> = pod.full_name().into();
     let lost = lost_at(round, &Away::StaticPod(Arc::clone(&pod)));
     let lasts = round.has_lasted(&Lasting::StaticPodAway(pod), lost);
-    Err(NotWhole::until(round, Some(if lasts { round.world.now } else { lost }), line))
+    let lack = NotWhole::until(round, Some(if lasts { round.world.now } else { lost }), line);
+    Err(lack.todo("mend it, or take it off its node"))
 }

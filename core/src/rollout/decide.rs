@@ -120,7 +120,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     notes.away = absence::away(cluster, &missing);
     notes.hidden = remembered(&controllers, &missing);
     notes.preflight = planned.refused().to_vec();
-    notes.blockage = blocked::blockage(&mut round, &notes.preflight);
+    notes.blockage = blocked::blockage(&mut round, planned);
     take_steps(&mut round, &notes.preflight, &unsure);
     let (mut actions, withheld, again_at) = conclude(round, &mut notes);
     (notes.hop, notes.hash) = (Some(current.version.clone()), hash);
@@ -356,8 +356,14 @@ fn ends(round: &mut Round<'_>) {
             _ => goes_with(round, claim, release(claim)),
         }
     }
-    let clean = !avoid::any(round.world.cluster, &round.upgrade.uid);
-    if round.mine.is_empty() && clean && round.progress.protected {
+    if !round.mine.is_empty() || avoid::any(round.world.cluster, &round.upgrade.uid) {
+        return;
+    }
+    let finalizers = &round.progress.finalizers;
+    if round.progress.protected {
         round.actions.push(Action::Unprotect);
+    } else if !finalizers.is_empty() {
+        let line = format!("it stays until finalizer {} is taken off", finalizers.join(", "));
+        round.blocks(WaitReason::Upgrade(UpgradePhase::Deleting), line);
     }
 }

@@ -182,7 +182,7 @@ pub(super) fn failures(round: &Round<'_>) -> Result<(), NotOpened> {
     let selected = round.selected.len();
     let way = |state: &ClaimState| match state {
         ClaimState::Failed { .. } => Some(OutOf::Failed),
-        ClaimState::Parked { .. } => Some(OutOf::Parked),
+        ClaimState::Parked { .. } if !state.was_given_back() => Some(OutOf::Parked),
         _ => None,
     };
     for (state, limit) in [(OutOf::Failed, policy.max_failed), (OutOf::Parked, policy.max_parked)] {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::action::Action;
 use super::claim::{Subject, UnreadableClaim};
 use super::hold_reason::{Hold, why_held};
-use super::round::{Round, Selected, claim_name};
+use super::round::{Round, Selected};
+use super::waiting::WaitReason;
 use crate::cluster::{Component, Node};
 use crate::upgrade::NodeGroup;
 
@@ -81,8 +82,18 @@ fn unreadable_of<'a>(round: &Round<'a>, selected: &Selected<'_>) -> Option<&'a U
         return None;
     }
     let group = round.upgrade.groups.get(selected.member.group)?;
-    let name = claim_name(&round.upgrade.name, &kubelet_subject(round, group, selected.member.node));
-    round.world.unreadable.iter().find(|unreadable| *unreadable.name == *name)
+    round.in_the_way(&kubelet_subject(round, group, selected.member.node))
+}
+
+/// Says which nodes that are not at the target wait for a claim that goes by itself.
+pub(super) fn await_leftovers(round: &mut Round<'_>) {
+    let behind = round.selected.iter().filter(|selected| selected.member.at_target != Some(true));
+    let goes = behind.filter_map(|selected| unreadable_of(round, selected).filter(|claim| claim.goes));
+    let lines: Vec<String> = goes.map(|claim| claim.why.clone()).collect();
+    round.hope |= !lines.is_empty();
+    for line in lines {
+        round.works(WaitReason::ExecutorWorking, line);
+    }
 }
 
 /// What a claim of the kubelet of `node` is about.

@@ -107,17 +107,25 @@ pub enum Hold {
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Annotation => f.write_str("held by annotation evenkeel.dev/hold"),
+            Self::Annotation => {
+                f.write_str("held by annotation evenkeel.dev/hold; remove it when the node may move")
+            }
             Self::Cordon => f.write_str("cordoned by someone else; uncordon it to let it take part"),
             Self::Silent => {
                 f.write_str("its machine has long been silent: bring it back, or delete its Node")
             }
-            Self::UnknownVersion => f.write_str("its kubelet's version is not known"),
+            Self::UnknownVersion => f.write_str(
+                "its kubelet does not say a version that can be read: restart it, or delete the Node if its machine is gone",
+            ),
             Self::WentBack { claim, to } => write!(
                 f,
                 "went back to {to} after it was upgraded; delete NodeUpgrade {claim} to have it upgraded again"
             ),
-            Self::Newer(version) => write!(f, "runs {version}, a newer minor than the target"),
+            Self::Newer(version) => write!(
+                f,
+                "runs {version}, a newer minor than the target, and nothing is ever taken back: choose a target of its minor, or \
+                 groups without it"
+            ),
             Self::Unreadable(why) => f.write_str(why),
         }
     }

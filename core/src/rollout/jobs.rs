@@ -82,11 +82,13 @@ impl Jobs {
         self.made.get(&(claim.uid.clone(), claim.attempt))
     }
 
-    /// Remembers that the server refused at `at` to make the Job of the claim of that UID, for the reason `why`.
+    /// Remembers that the server refused at `at` to make the Job of the claim of that UID, for the reason `why`. What it said to
+    /// Jobs that were only tried is old then: before anything else begins, it is asked again.
     pub fn was_refused(&mut self, claim: Arc<str>, why: String, at: Timestamp) {
         let goes_on = |before: &&RefusedJob| before.at <= at && at.duration_since(before.at) < REFUSAL_LASTS;
         let since = self.refused.get(&claim).filter(goes_on).map_or(at, |before| before.since);
         self.refused.insert(claim, RefusedJob { why, since, at });
+        self.tried.retain(|_, trial| trial.refused.is_some());
     }
 
     /// Takes in which Jobs of `claims` that run have no pod in `cluster` at `now`. Their pods are in the namespace `executors`.

@@ -15,7 +15,7 @@ use super::claim::{Blocker, Claim, ClaimState};
 use super::control_plane_whole::{opened, others_are_whole};
 use super::controllers::idle;
 use super::gate::{ToOpen, failures, may_open};
-use super::group::{Members, held_by, kubelet_subject, members};
+use super::group::{Members, await_leftovers, held_by, kubelet_subject, members};
 use super::hold_reason::{Exception, NodeOut, OutOf};
 use super::leftovers::is_cordoned_by_others;
 use super::nodes::PARKED_AT_LEAST;
@@ -55,9 +55,13 @@ pub(super) fn open(round: &mut Round<'_>) {
         return;
     }
     if let Some(line) = idle(round) {
-        round.blocks(WaitReason::ControllersIdle, line);
+        // A person who is called for it reads why there.
+        if round.needs_a_person.is_empty() {
+            round.blocks(WaitReason::ControllersIdle, line);
+        }
         return;
     }
+    await_leftovers(round);
     let groups = members(round);
     // Whatever else the nodes that are left wait for, only a person lets one of them begin.
     if let Err(wait) = failures(round) {
@@ -246,7 +250,12 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
     let recovering = nodes.iter().filter(|of| hope && !lost(of));
     let next_gone = recovering.filter_map(|of| gone_at(of.member.node)).min();
     let held = !hope && nodes.iter().any(|of| cordoned(of) || gone(of));
-    let reason = if held { WaitReason::NODES_HELD } else { WaitReason::GroupFull };
+    let (reason, todo) = if held {
+        (WaitReason::NODES_HELD, "; mend or uncordon them, or raise maxUnavailable")
+    } else {
+        (WaitReason::GroupFull, "")
+    };
+    let line = format!("{line}{todo}");
     round.blocked.push(Waiting { of_group: true, ..Waiting::new(reason, line) });
     round.hope |= hope;
     if let Some(at) = next_gone {

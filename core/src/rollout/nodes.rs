@@ -38,8 +38,6 @@ const DRAINED: &str = "drained; the executor may work";
 const NOBODY_IS_ASKED: &str = "no pod is asked to leave until the whole control plane answers at the target";
 /// What a claim says of a node whose pods stay.
 const ONLY_CORDONED: &str = "cordoned; its pods stay, because only its patch changes";
-/// What is said of a node that failed, behind the reason, while it is cordoned by us.
-const STAYS_CORDONED: &str = "; the node stays cordoned";
 /// A claim remembers at most so many `DaemonSets` that were not ready before.
 const MAX_NOT_READY: usize = 20;
 
@@ -140,12 +138,15 @@ fn failed(round: &mut Round<'_>, claim: &Claim, node: &Node, before: &Before) {
     } else if claim.ending {
         goes_with(round, claim, settle(round.world.cluster, claim));
     }
-    // What was true when the claim failed may not be so any more.
-    let said = claim.message.strip_suffix(STAYS_CORDONED).filter(|_| !stays_cordoned(claim, node));
     let Node { name, kubelet, .. } = node;
-    let line = match waits {
-        Some(waits) => format!("{name}: observed at {kubelet} after all, but {waits}"),
-        None => format!("{name}: {}", said.unwrap_or(&claim.message)),
+    let line = if let Some(waits) = waits {
+        format!("{name}: observed at {kubelet} after all, but {waits}")
+    } else {
+        // What was to be done when the claim failed may be done by now.
+        let todo = [true, false].map(|cordoned| to_mend(claim, cordoned));
+        let why = todo.iter().find_map(|todo| claim.message.strip_suffix(&**todo));
+        let todo = to_mend(claim, stays_cordoned(claim, node));
+        format!("{name}: {}{todo}", why.unwrap_or(&claim.message))
     };
     round.blocks(WaitReason::NODE_FAILED, line);
 }
@@ -153,6 +154,16 @@ fn failed(round: &mut Round<'_>, claim: &Claim, node: &Node, before: &Before) {
 /// Whether `node`, which nothing more is done about, stays cordoned by `claim`. A person may have uncordoned it.
 fn stays_cordoned(claim: &Claim, node: &Node) -> bool {
     node.unschedulable && holds(claim, node)
+}
+
+/// What a person has to do about the node of `claim`, which failed, in words that follow why it did.
+fn to_mend(claim: &Claim, cordoned: bool) -> String {
+    let delete = format!("delete NodeUpgrade {}", claim.name);
+    if cordoned {
+        format!("; the node stays cordoned: mend it, {delete} and uncordon it")
+    } else {
+        format!("; mend the node, then {delete}")
+    }
 }
 
 /// Whether part of the control plane is away, so that pods that leave may not be replaced, and none is asked to leave. The
@@ -396,9 +407,9 @@ fn upgrading(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp
         }
         ExecutorState::Failed(why) => {
             let state = ClaimState::Failed { since: now, before: before.clone() };
-            let stays = if stays_cordoned(claim, node) { STAYS_CORDONED } else { "" };
-            round.record(claim, state, format!("{why}{stays}"));
+            let why = format!("{why}{}", to_mend(claim, stays_cordoned(claim, node)));
             round.blocks(WaitReason::NODE_FAILED, format!("{}: {why}", node.name));
+            round.record(claim, state, why);
         }
     }
 }

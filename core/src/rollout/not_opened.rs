@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::hold_reason::OutOf;
-use super::write::Write;
+use super::write::{Write, WriteKind};
 use crate::disruption::preflight::duration_text;
 use crate::upgrade::Soaked;
 use crate::upgrade::calendar::{Opening, Shut, zoned_time};
@@ -128,6 +128,12 @@ pub enum NotOpened {
 }
 
 impl NotOpened {
+    /// Whether other nodes may be opened all the same.
+    pub(super) fn is_of_a_part(&self) -> bool {
+        let taints = |write: &Write| write.kind == WriteKind::Taint;
+        matches!(self, Self::Zone { .. }) || matches!(self, Self::Refused { write, .. } if taints(write))
+    }
+
     /// When it ends, where that is known.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
@@ -233,9 +239,12 @@ fn closed(
     let Some(opens) = opens else {
         return match shut {
             Shut::Frozen(name) | Shut::Freezes(name, _) => {
-                write!(f, "frozen by {name}, and no time in sight is long enough for {what} ({needs})")
+                write!(
+                    f,
+                    "frozen by {name}, and no time in sight is long enough for {what} ({needs}): shorten the freeze"
+                )
             }
-            _ => write!(f, "no window in sight is long enough for {what} ({needs})"),
+            _ => write!(f, "no window in sight is long enough for {what} ({needs}): lengthen one"),
         };
     };
     match shut {

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::action::Action;
-use super::claim::{Claim, ClaimState, Subject};
+use super::claim::{Claim, ClaimState, Subject, UnreadableClaim};
 use super::hold_reason::{Exception, NodeOut};
 use super::hop::CurrentHop;
 use super::jobs::{JobState, Tried};
@@ -141,6 +141,18 @@ impl<'a> Round<'a> {
     /// The Job of this attempt of `claim`, where there is one.
     pub(super) fn job_of(&self, claim: &Claim) -> Option<&'a JobState> {
         self.world.jobs.of(claim)
+    }
+
+    /// What keeps from being begun what `subject` is about: a claim of it would have the same name, or its node may be half done.
+    pub(super) fn in_the_way(&self, subject: &Subject) -> Option<&'a UnreadableClaim> {
+        let unreadable = self.world.unreadable;
+        if unreadable.is_empty() {
+            return None;
+        }
+        let (upgrade, name) = (&self.upgrade.name, claim_name(&self.upgrade.name, subject));
+        let half_done =
+            |of: &UnreadableClaim| of.upgrade == *upgrade && of.place.as_ref() == Some(&subject.node);
+        unreadable.iter().find(|of| half_done(of) || *of.name == *name)
     }
 }
 

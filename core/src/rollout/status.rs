@@ -131,13 +131,14 @@ pub(super) fn status(
     // Whoever leads anew tries every Job; that alone brings nothing further.
     let moving = opens || in_flight > notes.stuck;
     let never_began = progress.started.is_none() && mine.is_empty();
+    let refused = notes.held_back.iter().any(|wait| matches!(wait, NotOpened::Refused { .. }));
     let phase = if progress.ending {
-        UpgradePhase::Deleting
+        if refused && !moving { UpgradePhase::WritesRefused } else { UpgradePhase::Deleting }
     } else if progress.completed.is_some() {
         UpgradePhase::Completed
     } else if !world.absent_executors.is_empty() {
         UpgradePhase::Invalid
-    } else if never_began && progress.queued_behind.is_none() && !notes.preflight.is_empty() {
+    } else if never_began && progress.queued_behind.is_none() && notes.blockage == Blockage::ForLong {
         UpgradePhase::PreflightFailed
     } else if let Some(phase) = waits_for_a_word(upgrade, progress, &notes, stage, (busy, moving)) {
         phase
@@ -151,7 +152,7 @@ pub(super) fn status(
         UpgradePhase::NodesHalted
     } else if notes.blockage == Blockage::ForLong {
         UpgradePhase::PreflightFailed
-    } else if let Some(wait) = soonest(&notes.held_back) {
+    } else if let Some(wait) = soonest(&notes) {
         UpgradePhase::of(wait, stage.unwrap_or(Stage::Kubelets))
     } else if stage.is_none_or(|stage| stage < Stage::Kubelets) || !notes.preflight.is_empty() || notes.hope {
         UpgradePhase::Working(stage.unwrap_or(Stage::Kubelets))
@@ -231,11 +232,12 @@ fn waits(mut waits: Vec<Waiting>, phase: UpgradePhase, message: &str, preflight:
     waits
 }
 
-/// The one of `waits` that ends first; one that a person has to end comes last.
-fn soonest(waits: &[NotOpened]) -> Option<&NotOpened> {
-    waits.iter().min_by_key(|wait| {
-        (UpgradePhase::of(wait, Stage::Kubelets).stalled(), wait.until().unwrap_or(Timestamp::MAX))
-    })
+/// What keeps everything from being opened, and ends first; what a person has to end comes last. While some node may go on
+/// by itself, a person is not called for the others.
+fn soonest(notes: &RoundNotes) -> Option<&NotOpened> {
+    let stalled = |wait: &NotOpened| UpgradePhase::of(wait, Stage::Kubelets).stalled();
+    let told = notes.held_back.iter().filter(|wait| !(notes.hope && wait.is_of_a_part() && stalled(wait)));
+    told.min_by_key(|wait| (stalled(wait), wait.until().unwrap_or(Timestamp::MAX)))
 }
 
 /// The phase of an upgrade that a person or another upgrade has to let go on, or that is done.
@@ -350,12 +352,16 @@ fn message(
             let (done, version) = (of(Stage::Kubelets), &upgrade.version);
             format!("{done} nodes run {version}; what is left may stay behind: {}", nodes(OutOf::Parked))
         }
-        UpgradePhase::PlanOnly => "mode is PlanOnly: the plan is shown, nothing is done".to_owned(),
+        UpgradePhase::PlanOnly => {
+            "mode is PlanOnly: the plan is shown, nothing is done; to have it carried out, set spec.mode to \
+                                   RequireApproval or Automatic"
+                .to_owned()
+        }
         UpgradePhase::AwaitingApproval => match (&upgrade.approved_hash, &notes.hash) {
             (Some(approved), Some(hash)) => another_is_approved(approved, hash),
             _ => "set spec.approval.planHash to status.plan.hash to begin".to_owned(),
         },
-        UpgradePhase::Suspended => "suspended by spec.suspend".to_owned(),
+        UpgradePhase::Suspended => "suspended by spec.suspend; set it to false to go on".to_owned(),
         UpgradePhase::Queued => {
             let other = progress.queued_behind.as_deref().unwrap_or_default();
             format!("waits until ClusterUpgrade {other} is complete, or is deleted")
@@ -378,9 +384,7 @@ fn message(
         | UpgradePhase::GateUnreadable
         | UpgradePhase::NoWindowFits
         | UpgradePhase::ZoneGone
-        | UpgradePhase::WritesRefused => {
-            soonest(&notes.held_back).map(ToString::to_string).unwrap_or_default()
-        }
+        | UpgradePhase::WritesRefused => soonest(notes).map(ToString::to_string).unwrap_or_default(),
         UpgradePhase::ControlPlaneFailed | UpgradePhase::ControlPlaneHeld | UpgradePhase::NodesHalted => {
             first(&notes.waits)
         }

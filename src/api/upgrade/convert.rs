@@ -261,6 +261,7 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
     };
     let known = |name: &String| Component::from_name(name);
     let lasting = stored.iter().flat_map(|s| &s.lasting);
+    let others = object.finalizers().iter().filter(|name| *name != FINALIZER);
     upgrade::Progress {
         from,
         via,
@@ -277,6 +278,7 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
         queued_behind: None,
         protected: object.finalizers().iter().any(|name| name == FINALIZER),
         ending: object.metadata.deletion_timestamp.is_some(),
+        finalizers: others.map(|name| name.as_str().into()).collect(),
         lasting: lasting.filter_map(|of| Lasting::read(&of.reason, &of.name)).collect(),
     }
 }

@@ -3,8 +3,10 @@
 //! What is decided never belongs here. The invariant: an upgrade that cannot be carried out still has what it settles
 //! by, once it has begun.
 
+use evenkeel_core::rollout::Claim;
 use evenkeel_core::upgrade::{Progress, Upgrade};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
@@ -62,6 +64,13 @@ pub(super) fn read(stored: &DynamicObject, executors: &Executors) -> Result<Read
     Ok(ReadUpgrade::Invalid(Box::new(object), invalid))
 }
 
+/// Whether `stored`, which somebody deleted, is settled, so that only finalizers of others keep it.
+pub(super) fn is_settled(metadata: &ObjectMeta, claims: &[Claim]) -> bool {
+    let ours = metadata.finalizers.iter().flatten().any(|name| name == upgrade::FINALIZER);
+    let has_claims = claims.iter().any(|claim| metadata.uid.as_deref() == Some(&*claim.upgrade_uid));
+    metadata.deletion_timestamp.is_some() && !ours && !has_claims
+}
+
 /// Since when `object` is under way, if it is, also where it goes to another version since: its nodes are half done.
 pub(super) fn begun_since(object: &ClusterUpgrade) -> Option<Timestamp> {
     let status = object.status.as_ref().filter(|status| status.completion_time.is_none());
@@ -77,9 +86,27 @@ pub(super) fn begun_unread(stored: &DynamicObject) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_deleted_upgrade_is_settled_when_only_others_keep_it() {
+        let deleted = |finalizers: &[&str]| ObjectMeta {
+            uid: Some("1".to_owned()),
+            deletion_timestamp: Some(Time(Timestamp::UNIX_EPOCH)),
+            finalizers: Some(finalizers.iter().map(ToString::to_string).collect()),
+            ..ObjectMeta::default()
+        };
+        assert!(is_settled(&deleted(&["example.com/keep"]), &[]));
+        assert!(
+            !is_settled(&deleted(&["example.com/keep", upgrade::FINALIZER]), &[]),
+            "its nodes are given back"
+        );
+        let lives = ObjectMeta { deletion_timestamp: None, ..deleted(&["example.com/keep"]) };
+        assert!(!is_settled(&lives, &[]));
+    }
 
     #[test]
     fn another_version_does_not_lose_an_upgrade_its_turn() {

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::super::decoded::Decoded;
-use super::read_upgrade::{DecidableUpgrade, ReadUpgrade, begun_since, begun_unread, read};
+use super::read_upgrade::{DecidableUpgrade, ReadUpgrade, begun_since, begun_unread, is_settled, read};
 use super::{Driver, UpgradesKept};
 use crate::act::FIELD_MANAGER;
 use crate::act::status::write;
@@ -37,6 +37,7 @@ impl Driver<'_> {
     pub(super) async fn upgrades(
         &self,
         kept: &mut UpgradesKept,
+        claims: &[Claim],
         now: Timestamp,
     ) -> (Vec<DecidableUpgrade>, Queue) {
         let mut upgrades = Vec::new();
@@ -48,7 +49,7 @@ impl Driver<'_> {
         for (stored, said) in stored.iter().zip(kept.upgrades.of(&stored, |stored| read(stored, executors))) {
             match said {
                 Ok(read) => {
-                    let since = begun_since(read.object());
+                    let since = begun_since(read.object()).filter(|_| !is_settled(&stored.metadata, claims));
                     begun.extend(since.map(|since| (since, read.object().name_any().into())));
                     match read {
                         ReadUpgrade::Decidable(of) => upgrades.push(*of),
@@ -59,7 +60,8 @@ impl Driver<'_> {
                     }
                 }
                 Err(line) => {
-                    begun.extend(begun_unread(stored).map(|since| (since, stored.name_any().into())));
+                    let since = begun_unread(stored).filter(|_| !is_settled(&stored.metadata, claims));
+                    begun.extend(since.map(|since| (since, stored.name_any().into())));
                     self.tell_unreadable(kept, stored, &line, now).await;
                     unreadable.push(line);
                 }
@@ -117,7 +119,7 @@ impl Driver<'_> {
                     unreadable.push(released_claim(stored));
                 }
                 Ok(claim) if !lives(&claim) && is_followed(&claim) => {
-                    unreadable.push(left_behind(stored));
+                    unreadable.push(left_behind(stored, &claim));
                     // Whoever deletes it has it settled.
                     claims.extend(Some(claim).filter(|claim| claim.ending));
                 }
@@ -147,18 +149,21 @@ fn released_claim(stored: &DynamicObject) -> UnreadableClaim {
     let name = stored.name_any();
     let why = format!("NodeUpgrade {name} is deleted and stays until finalizer {finalizers} is taken off");
     // Nothing more is to be done about it.
-    UnreadableClaim { ending: false, ..unreadable_claim(stored, why) }
+    UnreadableClaim { ending: false, place: None, ..unreadable_claim(stored, why) }
 }
 
-/// A claim of an earlier upgrade of the same name. Until it goes, no other one of its name can be made.
-fn left_behind(stored: &DynamicObject) -> UnreadableClaim {
+/// A claim of an earlier upgrade of the same name. Until it goes, no other one of its name can be made, and the node that it
+/// holds is left alone.
+fn left_behind(stored: &DynamicObject, claim: &Claim) -> UnreadableClaim {
     let name = stored.name_any();
-    let todo = match stored.metadata.deletion_timestamp {
-        Some(_) => "is deleted, and goes when it has settled",
-        None => "waits for somebody to delete it; what it has in flight then settles",
+    let todo = if claim.ending {
+        "is deleted, and goes when it has settled"
+    } else {
+        "waits for somebody to delete it; what it has in flight then settles"
     };
     let why = format!("NodeUpgrade {name} is of an earlier ClusterUpgrade of the same name: it {todo}");
-    UnreadableClaim { ending: false, ..unreadable_claim(stored, why) }
+    let place = claim.state.unfinished().then(|| Arc::clone(&claim.subject.node));
+    UnreadableClaim { ending: false, place, goes: claim.ending, ..unreadable_claim(stored, why) }
 }
 
 impl UpgradesKept {

@@ -220,6 +220,7 @@ fn controllers_that_stay_silent_call_for_a_person() {
                 elects no leader any more";
     assert!(status.message.ends_with(todo), "{}", status.message);
     assert_eq!(status.waits[0].reason.ended_by(), EndedBy::Person);
+    assert_eq!(status.waits.len(), 1, "it is said once: {:?}", status.lines());
     toy.is_told_by_the_next_leader();
     // Another operator that has not been told looks for a while before it says so, too.
     toy.leads_anew();

@@ -97,7 +97,10 @@ fn a_window_that_nothing_fits_into_is_said_to_be_too_short() {
     assert!(opened.is_empty(), "{opened:?}");
     let status = toy.status();
     assert_eq!((status.phase, status.phase.stalled()), (UpgradePhase::NoWindowFits, true));
-    assert_eq!(status.message, "no window in sight is long enough for a kube-apiserver (4 min)");
+    assert_eq!(
+        status.message,
+        "no window in sight is long enough for a kube-apiserver (4 min): lengthen one"
+    );
 }
 
 #[test]
@@ -297,6 +300,25 @@ fn from_as_many_parked_nodes_on_as_may_be_no_other_is_opened_and_none_is_tried_a
     assert_eq!(before, toy.log.iter().filter(|line| line.starts_with("Claim ")).count());
     assert_eq!(openings(&mut toy, 300), Vec::<i64>::new());
     assert_eq!(toy.phase(), UpgradePhase::FailurePolicy);
+}
+
+/// A node that is tried for the second time is parked again when a person suspends the upgrade.
+#[test]
+fn a_node_that_was_given_back_while_its_drain_had_time_is_no_parked_one() {
+    let mut toy = Toy::new(3, 1);
+    toy.deploy("slow", 1, 0);
+    toy.lingers = 10_000;
+    let drains_again = |toy: &Toy| {
+        let again = |claim: &Claim| claim.attempt == 2 && matches!(claim.state, ClaimState::Draining { .. });
+        toy.claims.iter().any(again)
+    };
+    toy.run_until(9000, drains_again);
+    toy.upgrade.suspended = true;
+    toy.run_until(60, |toy| toy.kubelets("Parked") == 1);
+    toy.upgrade.failures.max_parked = Some(Amount::Count(1));
+    toy.upgrade.suspended = false;
+    toy.run_until(60, drains_again);
+    assert!(drains_again(&toy), "{:?}", toy.status());
 }
 
 #[test]

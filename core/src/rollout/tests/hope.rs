@@ -77,7 +77,9 @@ fn a_node_that_is_not_ready_for_long_calls_for_a_person_although_its_kubelet_liv
     assert!(toy.decided().again_at.is_some(), "somebody looks when its time is over");
     toy.pass(15 * 60);
     is_not_ready(&mut toy, &name, since);
-    let line = format!("group all: 1 of 3 nodes are unavailable, 1 may be: {name} (not ready)");
+    let line = format!(
+        "group all: 1 of 3 nodes are unavailable, 1 may be: {name} (not ready); mend or uncordon them, or raise maxUnavailable"
+    );
     let status = toy.status();
     assert_eq!((status.phase, status.message), (UpgradePhase::NodesHeld, line));
 }
@@ -112,7 +114,7 @@ fn a_static_pod_that_never_gets_ready_calls_for_a_person() {
     assert!(toy.decided().again_at.is_some(), "somebody looks when its time is over");
     toy.pass(15 * 60);
     let status = toy.status();
-    let line = "cp-1 waits until static pod shop/kube-vip-1 is ready";
+    let line = "cp-1 waits until static pod shop/kube-vip-1 is ready: mend it, or take it off its node";
     assert_eq!((status.phase, status.message.as_str()), (UpgradePhase::NodesHeld, line));
     toy.is_told_by_the_next_leader();
 }

@@ -168,7 +168,7 @@ fn a_cordon_that_leaves_no_room_for_others_calls_for_whoever_set_it() {
     let mut toy = Toy::new(3, 1);
     toy.cluster.change_node("n-2", |node| node.unschedulable = true);
     toy.run_to_the_end(600);
-    let line = "group all: 1 of 3 nodes are unavailable, 1 may be: n-2 (cordoned)";
+    let line = "group all: 1 of 3 nodes are unavailable, 1 may be: n-2 (cordoned); mend or uncordon them, or raise maxUnavailable";
     let status = toy.status();
     assert_eq!((status.phase, status.message.as_str()), (UpgradePhase::NodesHeld, line));
     assert_eq!(status.waits[0].reason.ended_by(), EndedBy::Person);
@@ -192,7 +192,9 @@ fn a_group_that_is_full_of_machines_that_are_gone_calls_for_a_person() {
     toy.cluster.change_node(&name, |node| (node.ready, node.heartbeat) = (false, Some(at(0))));
     toy.pass(16 * 60);
     let status = toy.status();
-    let line = format!("group all: 1 of 3 nodes are unavailable, 1 may be: {name} (not ready)");
+    let line = format!(
+        "group all: 1 of 3 nodes are unavailable, 1 may be: {name} (not ready); mend or uncordon them, or raise maxUnavailable"
+    );
     assert_eq!((status.phase, status.message), (UpgradePhase::NodesHeld, line));
     toy.cluster.change_node(&name, |node| node.ready = true);
     toy.run_to_the_end(600);

@@ -2,8 +2,11 @@
 
 use super::super::*;
 use super::cluster::Toy;
+use crate::cluster::Component;
 use crate::fixture::at;
-use crate::upgrade::{Progress, Upgrade};
+use crate::plan::Stage;
+use crate::upgrade::{ApprovalMode, Progress, Upgrade};
+use crate::version::{Observed, Unknown};
 
 fn upgrade(name: &str) -> Upgrade {
     Upgrade { name: name.into(), ..Upgrade::to("v1.37.1".parse().unwrap()) }
@@ -29,6 +32,31 @@ fn where_none_is_under_way_the_first_that_begins_has_its_turn() {
     toy.upgrade.suspended = false;
     queue.decided(&upgrade("begins"), &toy.status());
     assert_eq!(queue.ahead_of(&upgrade("b"), &Progress::default()).as_deref(), Some("begins"));
+}
+
+#[test]
+fn an_upgrade_that_was_never_begun_is_patient_with_a_kube_apiserver_that_does_not_answer() {
+    let mut toy = Toy::new(1, 1);
+    let known = toy.cluster.instances().to_vec();
+    toy.cluster.change_instances(|instance| {
+        if *instance.name == *"cp-2" && instance.component == Component::KubeApiserver {
+            instance.version = Observed::Unknown(Unknown::Unreachable);
+        }
+    });
+    (0..60).for_each(|_| toy.tick());
+    let status = toy.status();
+    assert!(status.message.starts_with("the version of kube-apiserver cp-2 is not known"), "{status:?}");
+    assert_eq!((status.phase, toy.claims.len()), (UpgradePhase::Working(Stage::Apiservers), 0));
+    assert!(toy.decided().again_at.is_some(), "somebody looks when its time is over");
+    toy.upgrade.mode = ApprovalMode::RequireApproval;
+    assert_eq!(toy.phase(), UpgradePhase::AwaitingApproval);
+    toy.upgrade.mode = ApprovalMode::Automatic;
+    toy.pass(15 * 60);
+    assert_eq!(toy.phase(), UpgradePhase::PreflightFailed);
+    toy.is_told_by_the_next_leader();
+    toy.cluster.set_instances(known);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
 /// What blocks it may be what the upgrade before it brings along, or a kube-apiserver that this one replaces.

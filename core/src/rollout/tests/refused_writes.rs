@@ -86,6 +86,30 @@ fn a_claim_that_is_refused_stands_still_with_the_servers_reason_until_it_is_not(
 }
 
 #[test]
+fn a_deleted_upgrade_whose_nodes_must_not_be_given_back_calls_for_a_person() {
+    let mut toy = Toy::new(1, 1);
+    toy.lingers = 10_000;
+    toy.deploy("slow", 1, 0);
+    toy.run_until(600, |toy| toy.kubelets("Draining") == 1);
+    (toy.progress.ending, toy.denied) = (true, Some("uncordon node n-1"));
+    toy.run_until(60, |toy| toy.phase() == UpgradePhase::WritesRefused);
+    assert_eq!(toy.status().message, "the server refuses to uncordon node n-1 (asked every 15 s): no");
+    toy.denied = None;
+    toy.run_until(60, |toy| !toy.progress.protected);
+    assert_eq!((toy.phase(), toy.claims.len()), (UpgradePhase::Deleting, 0));
+}
+
+#[test]
+fn a_deleted_upgrade_that_others_keep_says_whose_finalizer_it_is() {
+    let mut toy = Toy::new(1, 1);
+    toy.run_until(600, |toy| !toy.claims.is_empty());
+    (toy.progress.ending, toy.progress.finalizers) = (true, vec!["example.com/keep".into()]);
+    toy.run_until(60, |toy| !toy.progress.protected);
+    let line = "was deleted; it stays until finalizer example.com/keep is taken off";
+    assert_eq!((toy.phase(), toy.status().message.as_str()), (UpgradePhase::Deleting, line));
+}
+
+#[test]
 fn a_single_refusal_is_not_told() {
     let mut toy = Toy::new(2, 1);
     toy.denied = Some("create NodeUpgrade");

@@ -40,7 +40,7 @@ fn machines_that_are_gone_count_against_the_limit() {
     toy.run_to_the_end(900);
     let status = toy.status();
     let line = "group all: 4 of 10 nodes are unavailable, 1 may be: n-1 (not ready), n-2 (not ready), n-3 (not ready) \
-         and 1 more";
+         and 1 more; mend or uncordon them, or raise maxUnavailable";
     assert_eq!((status.phase, status.message.as_str()), (UpgradePhase::NodesHeld, line));
     assert_eq!((toy.kubelets_in_flight(), toy.kubelets("Failed")), (0, 0), "{:?}", toy.log);
 }

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use super::super::*;
 use super::cluster::Toy;
-use crate::upgrade::{ApprovalMode, Executor};
+use crate::upgrade::{Amount, ApprovalMode, Executor};
 
 /// The nodes move by a Job.
 fn by_job() -> Toy {
@@ -56,6 +56,23 @@ fn what_the_server_refuses_again_is_for_a_person() {
     toy.refuses = None;
     toy.run_to_the_end(600);
     assert_eq!(toy.phase(), UpgradePhase::Completed);
+}
+
+/// Its quota is used up, or a policy came, after the upgrade began.
+#[test]
+fn no_further_node_begins_when_the_server_refuses_a_job_that_it_would_have_taken() {
+    let mut toy = by_job();
+    toy.run_until(300, |toy| toy.kubelets("Draining") == 1);
+    (toy.refuses, toy.broken) = (Some("exceeded quota".to_owned()), Some("n-1".to_owned()));
+    toy.run_until(60, |toy| !toy.jobs.refused.is_empty());
+    toy.upgrade.groups[0].max_unavailable = Amount::Count(2);
+    toy.allow(2);
+    toy.run_until(600, |toy| toy.kubelets("Failed") == 1);
+    (0..300).for_each(|_| toy.tick());
+    let of_nodes = |toy: &Toy| toy.claims.iter().filter(|claim| claim.is_of_kubelet()).count();
+    assert_eq!((of_nodes(&toy), toy.phase()), (1, UpgradePhase::WritesRefused), "{:?}", toy.log);
+    toy.refuses = None;
+    toy.run_until(60, |toy| of_nodes(toy) == 2);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Claims that nobody can read.
 
 use super::cluster::Toy;
+use crate::plan::Stage;
 use crate::rollout::{Action, JobState, UnreadableClaim, UpgradePhase, deleted_unreadable};
 
 fn unreadable(name: &str, why: String) -> UnreadableClaim {
@@ -10,6 +11,9 @@ fn unreadable(name: &str, why: String) -> UnreadableClaim {
         resource_version: "7".into(),
         ending: false,
         finalizers: vec!["example.com/other".into()],
+        upgrade: "up".into(),
+        place: None,
+        goes: false,
         why,
     }
 }
@@ -43,6 +47,36 @@ fn a_claim_that_cannot_be_read_and_was_deleted_leaves_its_node_to_a_person_and_g
     assert_eq!(deleted_unreadable(&toy.cluster, &toy.jobs, std::slice::from_ref(&claim)), [released]);
     toy.jobs.made.insert((claim.uid.clone(), 1), JobState::Running);
     assert_eq!(deleted_unreadable(&toy.cluster, &toy.jobs, &[claim]), [], "its executor works");
+}
+
+/// It moved the control plane of `cp-2` together, and its executor may work there still.
+#[test]
+fn nothing_begins_on_a_node_that_a_claim_of_an_earlier_upgrade_may_have_left_half_done() {
+    let mut toy = Toy::new(1, 1);
+    let why = "NodeUpgrade up.control-plane.cp-2 is deleted, and goes when it has settled";
+    let old = unreadable("up.control-plane.cp-2", why.to_owned());
+    toy.unreadable.push(UnreadableClaim { place: Some("cp-2".into()), goes: true, ..old });
+    toy.run_to_the_end(300);
+    let status = toy.status();
+    assert_eq!((toy.claims.len(), status.phase), (1, UpgradePhase::Working(Stage::Apiservers)), "{status:?}");
+    assert_eq!(status.message, why);
+    // Nobody else's claim holds a node of this upgrade.
+    toy.unreadable[0].upgrade = "other".into();
+    toy.run_until(60, |toy| toy.claims.len() == 2);
+}
+
+#[test]
+fn nobody_has_to_delete_a_claim_of_a_node_that_goes_by_itself() {
+    let mut toy = Toy::new(2, 1);
+    let why = "NodeUpgrade up.kubelet.n-2 is deleted, and goes when it has settled".to_owned();
+    let old = unreadable("up.kubelet.n-2", why.clone());
+    toy.unreadable.push(UnreadableClaim { goes: true, ..old });
+    toy.run_to_the_end(600);
+    let status = toy.status();
+    assert_eq!((status.phase, &status.message), (UpgradePhase::Working(Stage::Kubelets), &why));
+    toy.unreadable.clear();
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]

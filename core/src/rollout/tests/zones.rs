@@ -3,6 +3,7 @@
 use super::cluster::Toy;
 use super::gates::{openings, scheduler_is_done};
 use super::*;
+use crate::plan::Stage;
 
 fn in_zones(toy: &mut Toy, zones: usize) {
     for node in 1..=toy.cluster.nodes().len() {
@@ -45,6 +46,26 @@ fn no_node_of_a_disrupted_zone_is_opened() {
     );
     toy.cluster.change_node("n-2", |node| node.ready = true);
     assert!(!openings(&mut toy, 100).is_empty(), "two of five are few");
+}
+
+#[test]
+fn a_zone_that_is_gone_calls_nobody_while_a_node_elsewhere_may_go_on_by_itself() {
+    let mut toy = Toy::new(10, 9);
+    in_zones(&mut toy, 2);
+    toy.lingers = 10_000;
+    toy.run_until(600, scheduler_is_done);
+    not_ready(&mut toy, &[2, 4, 6]);
+    toy.pass(16 * 60);
+    toy.deploy("slow", 1, 0);
+    toy.run_until(900, |toy| toy.kubelets("Parked") == 1 && toy.kubelets("Upgraded") == 4);
+    let status = toy.status();
+    assert_eq!(status.phase, UpgradePhase::Working(Stage::Kubelets), "n-1 is tried again: {status:?}");
+    let zone =
+        "zone a: 3 of 5 nodes are not ready, and none of it is taken up until a person brings them back";
+    assert!(status.lines().iter().any(|line| line == zone), "{status:?}");
+    toy.cluster.retain_pods(|pod| !pod.name.starts_with("slow"));
+    toy.run_until(900, |toy| toy.kubelets("Upgraded") == 5);
+    assert_eq!((toy.phase(), toy.status().message.as_str()), (UpgradePhase::ZoneGone, zone));
 }
 
 #[test]

@@ -232,6 +232,8 @@ pub struct Claim {
     pub attempt: i64,
     /// The pods that the operator says are in its way, and the budget of each; empty where none is to blame.
     pub blocked_by: Vec<(String, String)>,
+    /// It is tried again at once: its drain was given back while it had time.
+    pub given_back: bool,
     /// Somebody deleted it.
     pub leaving: bool,
 }
@@ -254,6 +256,7 @@ impl Claim {
             blocked_by: (status["blockedBy"].as_array().into_iter().flatten())
                 .map(|of| (text(&of["pod"]), text(&of["podDisruptionBudget"])))
                 .collect(),
+            given_back: state == "Parked" && status["retryTime"] == status["since"],
             leaving: claim["metadata"].get("deletionTimestamp").is_some(),
             draining_since: (state == "Draining").then_some(since),
             from: text(&spec["fromVersion"]),

@@ -180,7 +180,8 @@ impl Watcher {
             let selected = self.nodes.values().filter(|node| upgrade.group_of(&node.labels).is_some());
             let limit = amount(&upgrade.spec["failurePolicy"][field], selected.count())?;
             let those = self.claims.values().filter(|of| {
-                of.of_kubelet() && of.state == state && of.upgrade == claim.upgrade && of.uid != claim.uid
+                let counts = of.of_kubelet() && of.state == state && !of.given_back;
+                counts && of.upgrade == claim.upgrade && of.uid != claim.uid
             });
             let count = those.count();
             (count >= limit).then(|| format!("{count} nodes are {state}"))
