@@ -1,8 +1,8 @@
 //! The samples are what the operator reads: each decodes without a field left over, and the upgrade is valid.
 //!
-//! Here belongs what `config/samples` and `config/executors` say; what the scripts of the latter do is in `scripts`, and what
-//! the alerts of `config/prometheus` are about in `alerts`, what Argo CD makes of our objects in `health`, how the
-//! program runs in `deployment`, and what a person is told to type in `commands`.
+//! Here belongs what `config/samples` and `config/executors` say; what the scripts of the latter do is in `scripts`,
+//! `etcd_copies` and `services`, what the alerts of `config/prometheus` are about in `alerts`, what Argo CD makes
+//! of our objects in `health`, how the program runs in `deployment`, and what a person is told to type in `commands`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,6 +12,7 @@ mod deployment;
 mod etcd_copies;
 mod health;
 mod scripts;
+mod services;
 
 use std::fs;
 use std::path::Path;

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// programs: another thread of the test could inherit a file that is still open for writing, and nobody may execute such a one.
 const HOST: &str = r##"
 mkdir -p bin mirror etc/apt/sources.list.d etc/kubernetes/manifests usr/local/bin usr/local/lib/systemd/system var/lib/kubelet
-for tool in awk cat chmod cp cut date find grep gzip head ls mkdir mktemp mv rm sed sha256sum sort stat tail tar touch tr; do
+for tool in awk cat chmod cp cut date find grep gzip head ls mkdir mktemp mv readlink rm sed sha256sum sort stat tail tar touch tr; do
   ln -s "$(command -v "$tool")" "bin/$tool"
 done
 cat > bin/stand-in <<'END'
@@ -27,24 +27,39 @@ case "$name $*" in
 "dpkg-query "*) echo 'hold ok installed' ;;
 "apt-get download "*) touch kubelet_1.37.1-1.1_amd64.deb ;;
 "dpkg-deb "*) mkdir -p usr/bin; cp "$HOST/kubelet" usr/bin/kubelet ;;
+"kubeadm config images list --kubernetes-version v1.37.1") printf 'registry.k8s.io/%s\n' kube-proxy:v1.37.1 etcd:3.7.0-0 ;;
 "kubeadm upgrade "*)
   # It copies the data of etcd each time, and fails as often as `refusals` has letters.
   echo x >> "$HOST/copies"
   copy="$HOST/etc/kubernetes/tmp/kubeadm-backup-etcd-2026-11-28-00-00-0$(grep -c x "$HOST/copies")"
   mkdir -p "$copy"
-  [ -e "$HOST/copies-nothing" ] || mkdir "$copy/etcd"
-  if [ -e "$HOST/changes-etcd" ]; then
-    touch "$HOST/etc/kubernetes/manifests/etcd.yaml"
-    /bin/sleep 0.1
-  fi
+  case "$*" in
+  *--etcd-upgrade=false*) ;;
+  *)
+    [ -e "$HOST/copies-nothing" ] || mkdir "$copy/etcd"
+    if [ -e "$HOST/changes-etcd" ]; then
+      touch "$HOST/etc/kubernetes/manifests/etcd.yaml"
+      /bin/sleep 0.1
+    fi
+    ;;
+  esac
   left="$(cat "$HOST/refusals" 2>/dev/null || true)"
   [ -z "$left" ] || { echo "${left#?}" > "$HOST/refusals"; exit 1; }
   ;;
-"du "* | "df "*) cat "$HOST/$name" ;;
+"df "*)
+  # A copy takes room.
+  case "$(echo "$HOST"/etc/kubernetes/tmp/kubeadm-backup-etcd-*/etcd)" in *\**) cat "$HOST/df" ;; *) cat "$HOST/df-with-copy" ;; esac
+  ;;
+"du "*) cat "$HOST/du" ;;
 "systemctl show -p Environment "*) cat "$HOST/environment" ;;
 "systemctl show -p EnvironmentFiles "*) echo "$HOST/etc/kubelet.env (ignore_errors=yes)" ;;
 "systemctl is-active "*) cat "$HOST/state" ;;
-"systemctl show "*) date -R -r "$HOST/began" ;;
+"systemctl show -p ExecStart --value "*)
+  program="$(cat "$HOST/runs" 2>/dev/null || echo "$HOST/usr/local/bin/${5%-*}")"
+  echo "{ path=$program ; argv[]=$program server ; ignore_errors=no ; start_time=[n/a] ; pid=0 }"
+  ;;
+"systemctl show -p ExecMainStartTimestamp --value "*) [ ! -e "$HOST/began" ] || date -R -r "$HOST/began" ;;
+"systemctl show -p ActiveEnterTimestamp --value "*) date -R -d '1 hour' ;;
 "systemctl restart "*) touch -d '2 seconds' "$HOST/began" ;;
 "curl "*)
   flags="$1"
@@ -99,13 +114,13 @@ pub(super) const LINE: &str = "deb [signed-by=/k.gpg] https://pkgs.k8s.io/core:/
 const STANZA: &str = "Types: deb\nURIs: https://pkgs.k8s.io/core:/stable:/v1.36/deb/\nSuites: /\n";
 
 /// The executors that replace a program, each with the unit that runs it.
-const REPLACING: [(&str, &str); 4] = [
+pub(super) const REPLACING: [(&str, &str); 4] = [
     ("k3s/agent", "k3s-agent"),
     ("k3s/server", "k3s"),
     ("rke2/agent", "rke2-agent"),
     ("rke2/server", "rke2-server"),
 ];
-const KUBEADM: [&str; 3] = ["kubeadm/first", "kubeadm/control-plane", "kubeadm/worker"];
+pub(super) const KUBEADM: [&str; 3] = ["kubeadm/first", "kubeadm/control-plane", "kubeadm/worker"];
 
 pub(super) struct Host(TempDir);
 
@@ -183,7 +198,7 @@ fn script(executor: &str) -> String {
 }
 
 /// The words with which an executor refuses before it fetches or installs anything.
-fn refuses(host: &Host, executor: &str, words: &str) {
+pub(super) fn refuses(host: &Host, executor: &str, words: &str) {
     refused(executor, &host.run(executor), words);
 }
 
