@@ -1,7 +1,7 @@
 //! The samples are what the operator reads: each decodes without a field left over, and the upgrade is valid.
 //!
 //! Here belongs what `config/samples` and `config/executors` say; what the scripts of the latter do is in `scripts`,
-//! `etcd_copies` and `services`, what the alerts of `config/prometheus` are about in `alerts`, what Argo CD makes
+//! `etcd_copies`, `manifests` and `services`, what the alerts of `config/prometheus` are about in `alerts`, what Argo CD makes
 //! of our objects in `health`, how the program runs in `deployment`, and what a person is told to type in `commands`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -11,6 +11,7 @@ mod commands;
 mod deployment;
 mod etcd_copies;
 mod health;
+mod manifests;
 mod scripts;
 mod services;
 
