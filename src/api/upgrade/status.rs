@@ -71,7 +71,7 @@ fn divided(
         control_plane: decided.seen.iter().take(MAX_SEEN).map(seen).collect(),
         hidden_controllers: decided.hidden.iter().map(|of| of.name().to_owned()).collect(),
         soaks: decided.soaks.iter().take(MAX_SOAKS).map(may_begin::told).collect(),
-        lasting: decided.lasting.iter().take(MAX_LASTING).map(lasting).collect(),
+        lasting: lasting_troubles(decided),
         waiting_for,
         waiting_for_omitted,
         parked,
@@ -215,6 +215,10 @@ fn finding(finding: &plan::PlanFinding) -> PlanFinding {
     }
 }
 
+fn lasting_troubles(decided: &rollout::UpgradeStatus) -> Vec<LastingTrouble> {
+    decided.lasting.iter().take(MAX_LASTING).map(lasting).collect()
+}
+
 fn lasting(of: &Lasting) -> LastingTrouble {
     LastingTrouble { reason: of.reason().to_owned(), name: of.name() }
 }
@@ -272,8 +276,8 @@ fn conditions_of(
 /// The reason of condition Ready where the spec cannot be carried out: the same word as where an executor is missing.
 const INVALID: &str = UpgradePhase::Invalid.reason();
 
-/// The status of an upgrade whose spec cannot be carried out. `settles` is how its nodes are that were in flight, if it had
-/// begun; else everything but the reason stays as it last was.
+/// The status of an upgrade whose spec cannot be carried out. `settles` is how its nodes are that were in flight, and which
+/// troubles last, if it had begun; else everything but the reason stays as it last was.
 pub fn status_of_invalid(
     object: &ClusterUpgrade,
     why: &str,
@@ -284,7 +288,13 @@ pub fn status_of_invalid(
         let told = invalid(object, why, now);
         let Some(decided) = settles else { return told };
         let (parked, parked_omitted) = parked_nodes(decided, (MAX_PARKED / divisor).max(1));
-        ClusterUpgradeStatus { progress: node_progress(decided), parked, parked_omitted, ..told }
+        ClusterUpgradeStatus {
+            progress: node_progress(decided),
+            lasting: lasting_troubles(decided),
+            parked,
+            parked_omitted,
+            ..told
+        }
     })
 }
 

@@ -68,6 +68,22 @@ fn decided(parked: Vec<NodeOut>) -> rollout::UpgradeStatus {
     }
 }
 
+/// Whoever leads next goes by what the status remembers of troubles: one that lasts, and none that is over.
+#[test]
+fn an_upgrade_whose_spec_is_invalid_remembers_the_troubles_that_last_while_its_nodes_settle() {
+    let mut object = object();
+    let remembered = |told: &ClusterUpgradeStatus| {
+        let of = |trouble: &LastingTrouble| Lasting::read(&trouble.reason, &trouble.name);
+        told.lasting.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let (over, lasts) = (Lasting::Undrainable("over".into()), Lasting::Undrainable("lasts".into()));
+    object.status = Some(ClusterUpgradeStatus { lasting: vec![lasting(&over)], ..Default::default() });
+    let settles = rollout::UpgradeStatus { lasting: vec![lasts.clone()], ..decided(Vec::new()) };
+    let told = |settles| remembered(&status_of_invalid(&object, "why", settles, Timestamp::UNIX_EPOCH));
+    assert_eq!(told(Some(&settles)), [lasts]);
+    assert_eq!(told(None), [over], "nothing was looked at");
+}
+
 fn out(state: OutOf, node: &str, reason: &str) -> NodeOut {
     NodeOut { node: node.into(), state, since: None, reason: reason.to_owned(), excepted: None }
 }
