@@ -38,7 +38,7 @@ use self::announced::Announced;
 use self::complaints::Complaints;
 use self::figures::counts;
 use self::foretell::Forecasts;
-use self::races::Races;
+use self::races::{Racer, Races};
 use self::read_upgrade::{DecidableUpgrade, ReadUpgrade};
 use self::unseen::UnseenSince;
 use super::decoded::Decoded;
@@ -58,7 +58,7 @@ const BETWEEN_DECISIONS: Duration = Duration::from_millis(50);
 const BETWEEN_REASONS: Duration = Duration::from_secs(1);
 /// The same where only counts and lines are.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
-/// How long to wait before the next look after a request that failed for another reason than a lost race.
+/// How long to wait before the next look after a request that failed; a write that lost a race waits by itself.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// Longest time without a look.
 const AT_LEAST: Duration = Duration::from_mins(1);
@@ -239,7 +239,8 @@ impl Driver<'_> {
         kept.jobs.refused.retain(|claim, _| !made.keys().any(|(of, _)| of == claim));
     }
 
-    /// Carries `actions` out: evictions beside the loop, everything else before the next decision.
+    /// Carries `actions` out, but for writes that lost a race just now: evictions beside the loop, everything else before the
+    /// next decision.
     async fn act(&self, kept: &mut UpgradesKept, object: ClusterUpgrade, actions: Vec<Action>) {
         let mut writes = FuturesUnordered::new();
         for action in actions {
@@ -247,13 +248,17 @@ impl Driver<'_> {
                 // This only reads, so it needs no leadership.
                 self.observer.ask_apiservers_now();
             } else if let Some(action) = kept.evictions.take(action) {
-                let known = self.known_of(&action);
-                writes.push(self.hands.perform(&object, action, known));
+                let racer = Racer::of(&action, &object.name_any());
+                if racer.as_ref().is_some_and(|racer| kept.has_to_wait(racer)) {
+                    continue;
+                }
+                let (known, object) = (self.known_of(&action), &object);
+                writes.push(async move { (racer, self.hands.perform(object, action, known).await) });
             }
         }
         kept.evictions.send(&self.hands, &mut kept.sent, self.clock.now());
-        while let Some(outcome) = writes.next().await {
-            self.take(kept, outcome);
+        while let Some((racer, outcome)) = writes.next().await {
+            self.take(kept, racer, outcome);
         }
     }
 
@@ -286,15 +291,19 @@ impl Driver<'_> {
         actions.extend(deleted_unreadable(cluster, &kept.jobs, unreadable));
         actions.extend(unavoided(cluster, &upgrades));
         for action in actions {
-            let outcome = self.hands.perform_without_upgrade(action).await;
-            self.take(kept, outcome);
+            let racer = Racer::of(&action, "");
+            if racer.as_ref().is_none_or(|racer| !kept.has_to_wait(racer)) {
+                let outcome = self.hands.perform_without_upgrade(action).await;
+                self.take(kept, racer, outcome);
+            }
         }
         let known = |name: &str| unreadable.iter().any(|bad| *bad.name == *name);
         for action in orphans(cluster, claims, known) {
-            let Action::ReleaseOrphan { node, mark } = action else { continue };
+            let racer = Racer::of(&action, "").filter(|racer| !kept.has_to_wait(racer));
+            let (Action::ReleaseOrphan { node, mark }, Some(racer)) = (action, racer) else { continue };
             tracing::info!(node = &*node.name, mark, "giving back a node whose claim was deleted");
             let outcome = self.hands.release_orphan(&node, &mark).await;
-            self.take(kept, outcome);
+            self.take(kept, Some(racer), outcome);
         }
     }
 
@@ -325,11 +334,16 @@ impl Driver<'_> {
             kept.looks_by(due);
             return same;
         }
+        let racer = Racer::Status(name.clone());
+        if kept.has_to_wait(&racer) {
+            return same;
+        }
         kept.status_written.insert(name.clone(), Instant::now());
         let of = &object.metadata;
         match write::<ClusterUpgrade>(&self.effects, &self.authority, FIELD_MANAGER, of, &status).await {
             Ok(written) => {
                 kept.complaints.answered();
+                kept.races.over(&racer);
                 kept.announced.announce(&self.hands, before, &written, &status);
                 // What cannot be written as JSON was not sent.
                 let remembered = serde_json::to_value(status.remembered()).unwrap_or_default();
@@ -343,6 +357,7 @@ impl Driver<'_> {
                 }
                 return is_stored;
             }
+            Err(NotWritten::Lost(line)) => self.lost(kept, Some(racer), &line),
             Err(error) => self.not_written(kept, error),
         }
         same
@@ -352,7 +367,7 @@ impl Driver<'_> {
     fn not_written(&self, kept: &mut UpgradesKept, error: NotWritten) {
         match error {
             NotWritten::NotLeading => self.fails(kept, Reason::LeadershipLost),
-            NotWritten::Lost(line) => self.lost(kept, &line),
+            NotWritten::Lost(line) => self.lost(kept, None, &line),
             NotWritten::Failed(line) => {
                 kept.complaints.failed(&line, "a status was not written");
                 self.fails(kept, Reason::Api);

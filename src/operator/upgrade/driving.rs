@@ -65,7 +65,7 @@ impl Driven for Driving<'_> {
 
     fn take(&mut self, done: Result<Outcome, JoinError>) -> Result<(), Infallible> {
         match done {
-            Ok(outcome) => self.driver.take(&mut self.kept, outcome),
+            Ok(outcome) => self.driver.take(&mut self.kept, None, outcome),
             Err(error) => tracing::error!(%error, "an eviction did not end"),
         }
         let Self { driver, kept } = self;

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use evenkeel_core::disruption::answer::Answer;
 use kube::ResourceExt as _;
+use kube::core::DynamicObject;
 use tokio::time::Instant;
 
 use super::super::metrics::{self, Reason};
 use super::figures::label;
+use super::races::Racer;
 use super::{AFTER_FAILURE, Driver, UpgradesKept};
 use crate::act::{JobNow, Outcome, ReadNow};
 
@@ -24,6 +26,15 @@ impl UpgradesKept {
         self.again = Some(self.again.map_or(at, |again| again.min(at)));
     }
 
+    /// Whether `racer` is not sent yet because it lost a race; then there is another look when it may be.
+    pub(super) fn has_to_wait(&mut self, racer: &Racer) -> bool {
+        let until = self.races.waits_until(racer);
+        if let Some(until) = until {
+            self.looks_by(until);
+        }
+        until.is_some()
+    }
+
     /// Hears the answer about one pod. If it is no yes, as when the server is busy, it may hold for others, too.
     fn hears(&mut self, answer: &Answer) {
         if !matches!(answer, Answer::Accepted(_)) {
@@ -33,9 +44,14 @@ impl UpgradesKept {
 }
 
 impl Driver<'_> {
-    /// Folds in what a write returned, so that the next decision sees it.
-    pub(super) fn take(&self, kept: &mut UpgradesKept, outcome: Outcome) {
+    /// Folds in what a request returned, so that the next decision sees it. `racer` is what it was to write.
+    pub(super) fn take(&self, kept: &mut UpgradesKept, racer: Option<Racer>, outcome: Outcome) {
         kept.complaints.hear(&outcome);
+        let loses =
+            matches!(outcome, Outcome::NodeGone { .. } | Outcome::NotDrained { .. } | Outcome::Lost(_));
+        if let Some(racer) = racer.as_ref().filter(|_| !loses) {
+            kept.races.over(racer);
+        }
         match outcome {
             Outcome::Claim(claim) => {
                 let state = claim.data["status"]["state"].as_str().unwrap_or("Claimed");
@@ -56,7 +72,7 @@ impl Driver<'_> {
             Outcome::Node(node) => self.observer.nodes.apply_own(*node),
             Outcome::NodeGone { name, uid } => {
                 self.observer.nodes.absent("", &name, &uid);
-                self.lost(kept, &format!("node {name} is gone"));
+                self.lost(kept, racer, &format!("node {name} is gone"));
             }
             Outcome::Read(read) => {
                 self.was_read(kept, read);
@@ -64,16 +80,9 @@ impl Driver<'_> {
             }
             Outcome::NotDrained { line, read } => {
                 self.was_read(kept, read);
-                self.lost(kept, &line);
+                self.lost(kept, racer, &line);
             }
-            Outcome::Upgrade(object) => {
-                if object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
-                    let uid = object.uid().unwrap_or_default();
-                    self.upgrades.deleted_own("", &object.name_any(), &uid);
-                } else {
-                    self.upgrades.apply_own(*object);
-                }
-            }
+            Outcome::Upgrade(object) => self.upgrade_written(*object),
             Outcome::Job(job) => self.jobs.apply_own(*job),
             Outcome::JobRefused { claim, why } => {
                 tracing::warn!(why, "the server refuses an executor's Job");
@@ -101,7 +110,7 @@ impl Driver<'_> {
                 kept.hears(&answer);
                 kept.sent.deleted(uid, &answer, self.clock.now());
             }
-            Outcome::Lost(line) => self.lost(kept, &line),
+            Outcome::Lost(line) => self.lost(kept, racer, &line),
             Outcome::Refused { write, why } => {
                 tracing::warn!(%write, why, "the server refuses a write");
                 self.fails(kept, Reason::Api);
@@ -117,12 +126,23 @@ impl Driver<'_> {
         }
     }
 
-    /// Takes note that a write lost a race, and looks again soon: what it lost to may wake nobody, as a heartbeat does not.
-    pub(super) fn lost(&self, kept: &mut UpgradesKept, line: &str) {
+    /// Takes in an upgrade whose finalizers we wrote: without any, one that is deleted is gone.
+    fn upgrade_written(&self, object: DynamicObject) {
+        if object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
+            let uid = object.uid().unwrap_or_default();
+            self.upgrades.deleted_own("", &object.name_any(), &uid);
+        } else {
+            self.upgrades.apply_own(object);
+        }
+    }
+
+    /// Takes note that a request lost a race, and looks again soon: what it lost to may wake nobody, as a heartbeat does not.
+    /// `racer` is what was to be written, and is not sent before that look.
+    pub(super) fn lost(&self, kept: &mut UpgradesKept, racer: Option<Racer>, line: &str) {
         tracing::info!(line, "the world had moved on");
         self.fails(kept, Reason::Conflict);
-        let wait = kept.races.lost();
-        kept.looks_by(Instant::now() + wait);
+        let again = racer.map_or_else(|| Instant::now() + AFTER_FAILURE, |racer| kept.races.lost(racer));
+        kept.looks_by(again);
     }
 
     /// Takes in what was read.

@@ -12,6 +12,8 @@ use super::base::UPGRADES;
 use super::installed::{Story, nodes_that_are, story};
 
 const NODE: &str = "main-6";
+/// The write of the upgrade's status.
+const STATUS: &str = "update clusterupgrades.evenkeel.dev/status up";
 
 /// The upgrade moves one node, and nothing besides happens in the cluster.
 async fn moves_one_node(story: &Story) {
@@ -54,21 +56,62 @@ fn a_node_waits_for_a_lost_cordon_or_uncordon_no_longer_than_a_moment() {
     });
 }
 
+/// Something changes in the cluster, so that the operator looks at it.
+async fn changes(story: &Story, turn: usize) {
+    let label = json!({"metadata": {"labels": {"turn": turn.to_string()}}});
+    story.kube.merge("/api/v1/nodes/main-1", &label).await.unwrap();
+}
+
+/// The write that lost twenty times was sent ever more rarely.
+fn ever_more_rarely(gaps: &[Duration]) {
+    let longest = gaps.iter().max().copied().unwrap_or_default();
+    assert!(gaps.len() == 20 && longest < Duration::from_secs(20), "{gaps:?}");
+    assert!(gaps.iter().sum::<Duration>() > Duration::from_mins(3), "{gaps:?}");
+}
+
 #[test]
-fn what_loses_again_and_again_is_sent_ever_more_rarely() {
+fn what_loses_again_and_again_is_sent_ever_more_rarely_whatever_else_changes() {
+    for busy in [false, true] {
+        story("", "Automatic", async |story| {
+            moves_one_node(story).await;
+            loses(story, 20);
+            let is_cordoned = |node: &Value| node["spec"]["unschedulable"] == true;
+            let begun = Instant::now();
+            let mut turn = 0;
+            while !story.kube.get(&format!("/api/v1/nodes/{NODE}")).await.as_ref().is_some_and(is_cordoned) {
+                assert!(begun.elapsed() < Duration::from_mins(30), "it never comes through");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                turn += 1;
+                if busy {
+                    changes(story, turn).await;
+                }
+            }
+            ever_more_rarely(&gaps(&patches(story)));
+            story.is("Completed", "").await;
+        });
+    }
+}
+
+/// What the status remembers is stored before anything is done, so that nothing is done meanwhile.
+#[test]
+fn a_status_that_loses_again_and_again_is_sent_ever_more_rarely_whatever_else_changes() {
     story("", "Automatic", async |story| {
-        moves_one_node(story).await;
-        loses(story, 20);
-        let is_cordoned = |node: &Value| node["spec"]["unschedulable"] == true;
-        let begun = Instant::now();
-        while !story.kube.get(&format!("/api/v1/nodes/{NODE}")).await.as_ref().is_some_and(is_cordoned) {
-            assert!(begun.elapsed() < Duration::from_mins(30), "it never comes through");
-            tokio::time::sleep(Duration::from_secs(1)).await;
+        let of_status = |call: &Call| call.agent == "evenkeel-a" && call.line() == STATUS;
+        story.cluster.faults().when(of_status, Fault::Refuse(409), 20);
+        let path = format!("{UPGRADES}/{UP}");
+        let mut calls = Vec::new();
+        for turn in 0.. {
+            let upgrade = story.kube.get(&path).await.unwrap();
+            calls.extend(story.cluster.faults().record().into_iter().filter(of_status));
+            if !upgrade["status"]["plan"].is_null() {
+                break;
+            }
+            assert!(turn < 9000, "it never comes through");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            changes(story, turn).await;
         }
-        let gaps = gaps(&patches(story));
-        let longest = gaps.iter().max().copied().unwrap_or_default();
-        assert!(gaps.len() == 20 && longest < Duration::from_secs(20), "{gaps:?}");
-        assert!(gaps.iter().sum::<Duration>() > Duration::from_mins(3), "{gaps:?}");
+        let sent: Vec<Instant> = calls.iter().map(|call| call.at).collect();
+        ever_more_rarely(&gaps(&sent[..21]));
         story.is("Completed", "").await;
     });
 }
