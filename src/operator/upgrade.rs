@@ -7,6 +7,7 @@
 mod announced;
 mod complaints;
 mod driving;
+mod dropped;
 mod figures;
 mod foretell;
 mod races;
@@ -30,12 +31,13 @@ use evenkeel_core::upgrade::GateObject;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use kube::{CustomResourceExt as _, ResourceExt as _};
 use tokio::time::Instant;
 
 use self::announced::Announced;
 use self::complaints::Complaints;
+use self::dropped::DroppedStatuses;
 use self::figures::counts;
 use self::foretell::Forecasts;
 use self::races::{Racer, Races};
@@ -43,7 +45,7 @@ use self::read_upgrade::{DecidableUpgrade, ReadUpgrade};
 use self::unseen::UnseenSince;
 use super::decoded::Decoded;
 use super::metrics::{Controller, Metrics, Reason, UpgradeNodes};
-use crate::act::status::{NotWritten, dropped, write};
+use crate::act::status::{NotWritten, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, Evictions, FIELD_MANAGER, Hands, Known};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, upgrade};
 use crate::clock::Clock;
@@ -91,8 +93,7 @@ struct UpgradesKept {
     sent: Sent,
     evictions: Evictions,
     status_written: BTreeMap<String, Instant>,
-    /// The statuses of which the server dropped a field, with the resourceVersion of what it kept: they are not sent again.
-    dropped: BTreeMap<String, (Option<String>, ClusterUpgradeStatus)>,
+    dropped: DroppedStatuses,
     forecasts: Forecasts,
     announced: Announced,
     complaint: String,
@@ -308,7 +309,7 @@ impl Driver<'_> {
     }
 
     /// Writes `status` if it differs from the stored one. Returns false if a part that has to be stored before any action
-    /// changed and is not stored: it was not written, or the server dropped it.
+    /// changed and is not stored: it was not written, or the server dropped it, which the status then says instead.
     async fn tell(
         &self,
         kept: &mut UpgradesKept,
@@ -316,13 +317,14 @@ impl Driver<'_> {
         status: ClusterUpgradeStatus,
     ) -> bool {
         let name = object.name_any();
-        kept.announced.stands(&name, &status);
-        let cut = kept
-            .dropped
-            .get(&name)
-            .is_some_and(|(version, told)| *version == object.resource_version() && *told == status);
         let before = object.status.as_ref();
         let same = before.is_some_and(|before| before.remembered() == status.remembered());
+        if same {
+            kept.dropped.forget_unstored(&name);
+        }
+        let status = kept.dropped.told(object, status, self.clock.now());
+        kept.announced.stands(&name, &status);
+        let cut = kept.dropped.is_kept_of(object, &status);
         if before == Some(&status) || cut && same {
             return true;
         }
@@ -330,7 +332,8 @@ impl Driver<'_> {
         let goes_on = before.is_some_and(|before| reason(before) == reason(&status));
         let pause = if goes_on || cut { BETWEEN_LINES } else { BETWEEN_REASONS };
         let due = kept.status_written.get(&name).map(|at| *at + pause);
-        if let Some(due) = due.filter(|due| (same || cut) && *due > Instant::now()) {
+        let can_wait = same || cut || kept.dropped.is_unstored(&name);
+        if let Some(due) = due.filter(|due| can_wait && *due > Instant::now()) {
             kept.looks_by(due);
             return same;
         }
@@ -338,17 +341,14 @@ impl Driver<'_> {
         if kept.has_to_wait(&racer) {
             return same;
         }
-        kept.status_written.insert(name.clone(), Instant::now());
+        kept.status_written.insert(name, Instant::now());
         let of = &object.metadata;
         match write::<ClusterUpgrade>(&self.effects, &self.authority, FIELD_MANAGER, of, &status).await {
             Ok(written) => {
                 kept.complaints.answered();
                 kept.races.over(&racer);
                 kept.announced.announce(&self.hands, before, &written, &status);
-                // What cannot be written as JSON was not sent.
-                let remembered = serde_json::to_value(status.remembered()).unwrap_or_default();
-                let is_stored = dropped(&written, &remembered, ClusterUpgrade::crd_name()).is_none();
-                note_dropped(kept, name, &written, status);
+                let is_stored = kept.dropped.note(&written, status);
                 self.upgrades.apply_own(written);
                 if !is_stored {
                     // It is sent again: a person may install the definition that has the field.
@@ -374,26 +374,6 @@ impl Driver<'_> {
                 kept.looks_by(Instant::now() + AFTER_FAILURE);
             }
         }
-    }
-}
-
-/// Remembers `status` where the server dropped a field of it, and says so once.
-fn note_dropped(
-    kept: &mut UpgradesKept,
-    name: String,
-    written: &DynamicObject,
-    status: ClusterUpgradeStatus,
-) {
-    // What cannot be written as JSON was not sent.
-    let told = serde_json::to_value(&status).unwrap_or_default();
-    match dropped(written, &told, ClusterUpgrade::crd_name()) {
-        Some(line) => {
-            if !kept.dropped.contains_key(&name) {
-                tracing::warn!(problem = line, upgrade = name, "the status is not whole");
-            }
-            kept.dropped.insert(name, (written.resource_version(), status));
-        }
-        None => _ = kept.dropped.remove(&name),
     }
 }
 

@@ -24,7 +24,9 @@ pub use schema::{
     FailurePolicy, Freeze, Gate, GateCondition, GateObject, Hidden, NodeGroup, Unit, Window, Zones,
 };
 pub use selector::{LabelExpression, LabelOperator, LabelSelector};
-pub use status::{UNSEEN_REASONS, status, status_of_invalid, status_of_unreadable, status_of_unseen};
+pub use status::{
+    UNSEEN_REASONS, status, status_of_invalid, status_of_unreadable, status_of_unseen, status_of_unstored,
+};
 pub use status_schema::{
     ClusterUpgradeStatus, NodeProgress, ParkedNode, PastUpgrade, Plan, PlanEstimate, PlanFinding, PlanHop,
     PlanStage, PlanWave, SeenComponent, Soak,

@@ -368,6 +368,26 @@ pub fn status_of_unseen(
     ClusterUpgradeStatus { waiting_for, waiting_for_omitted: 0, conditions, ..before }
 }
 
+/// The reason of condition Ready while the server drops something that has to be remembered.
+const UNSTORED: &str = UpgradePhase::WritesRefused.reason();
+
+/// `status` of an upgrade for which nothing is done, because the server dropped something of it that has to be remembered;
+/// `line` says what, and what a person has to do. It is sent all the same: the server may store it by now.
+pub fn status_of_unstored(
+    object: &ClusterUpgrade,
+    status: ClusterUpgradeStatus,
+    line: &str,
+    now: Timestamp,
+) -> ClusterUpgradeStatus {
+    let line = line_of(line);
+    let before = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let wanted = Kstatus::Failed.conditions(UNSTORED, &line);
+    let told = conditions(&wanted, before, status.observed_generation, now);
+    let conditions = with_others(told, &status.conditions);
+    let waiting_for = vec![only(UNSTORED, EndedBy::Person, &line)];
+    ClusterUpgradeStatus { waiting_for, waiting_for_omitted: 0, conditions, ..status }
+}
+
 /// The conditions that `wanted` lists, and the others of `before`.
 fn beside_others(
     wanted: &[Wanted<'_>],
@@ -375,10 +395,15 @@ fn beside_others(
     generation: Option<i64>,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let mut all = conditions(wanted, before, generation, now);
-    let others = before.iter().filter(|of| wanted.iter().all(|(type_, ..)| of.type_ != type_.name()));
-    all.extend(others.cloned());
-    all
+    with_others(conditions(wanted, before, generation, now), before)
+}
+
+/// The conditions `told`, and those of `others` that are about something else.
+fn with_others(mut told: Vec<Condition>, others: &[Condition]) -> Vec<Condition> {
+    let apart = |of: &&Condition| told.iter().all(|told| told.type_ != of.type_);
+    let rest: Vec<_> = others.iter().filter(apart).cloned().collect();
+    told.extend(rest);
+    told
 }
 
 /// What is said of `stored`, an upgrade that cannot be read, for the reason `why`, and its status with that, unless it says so

@@ -122,6 +122,15 @@ impl Story {
         self.kube.send("PUT", &path, "application/json", &object).await.unwrap();
     }
 
+    /// Five minutes in which something changes again and again, and is looked at.
+    async fn turns(&self) {
+        for turn in 0..100 {
+            let label = json!({"metadata": {"labels": {"turn": turn.to_string()}}});
+            self.kube.merge("/api/v1/nodes/main-1", &label).await.unwrap();
+            sleep(Duration::from_secs(3)).await;
+        }
+    }
+
     async fn install(&self, name: &str) {
         self.kube.create(CHANGERS, &self.setting.changer(name)).await;
     }
@@ -408,44 +417,49 @@ fn a_definition_that_becomes_older_costs_no_write_after_the_other() {
         story.kube.merge(&at, &json!({"spec": {"failurePolicy": {"maxFailed": 3}}})).await.unwrap();
         sleep(Duration::from_secs(10)).await;
         story.cluster.faults().record();
-        // Each of these is looked at.
-        for turn in 0..100 {
-            let label = json!({"metadata": {"labels": {"turn": turn.to_string()}}});
-            story.kube.merge("/api/v1/nodes/main-1", &label).await.unwrap();
-            sleep(Duration::from_secs(3)).await;
-        }
+        story.turns().await;
         let calls = story.cluster.faults().record();
         let statuses = calls.iter().filter(|call| call.is_write() && call.line().contains("clusterupgrades"));
         let statuses: Vec<String> = statuses.map(Call::line).collect();
         assert!(statuses.len() < 5, "{} statuses in five minutes: {:?}", statuses.len(), statuses.first());
+        story.is("Suspended", "").await;
         story.kube.merge(&at, &json!({"spec": {"suspend": false}})).await.unwrap();
         story.is("Completed", "").await;
     });
 }
 
-/// What an upgrade remembers of itself decides what is done next, so that nothing is done while it is not stored.
+/// What an upgrade remembers of itself decides what is done next, so that nothing is done while it is not stored, and a person
+/// is told.
 #[test]
 fn a_definition_of_upgrades_that_becomes_older_lets_nothing_go_on_until_it_is_mended() {
-    story("", "Automatic", async |story| {
-        story.until("a node drains", |_, claims| nodes_that_are(claims, "Draining") > 0).await;
-        story.lacks("clusterupgrades", "controlPlane").await;
-        // A status is written that cannot be stored.
-        story.until("it is dropped", |upgrade, _| upgrade["status"]["controlPlane"].is_null()).await;
-        sleep(Duration::from_secs(10)).await;
-        story.cluster.faults().record();
-        sleep(Duration::from_mins(10)).await;
-        let calls = story.cluster.faults().record();
-        let of_upgrades =
-            |call: &&Call| call.agent == "evenkeel-a" && !call.resource.contains("clusterskewreports");
-        let writes = calls.iter().filter(|call| call.is_write()).filter(of_upgrades);
-        let (statuses, others): (Vec<String>, Vec<String>) =
-            writes.map(Call::line).partition(|line| line.contains("clusterupgrades"));
-        assert_eq!(others, Vec::<String>::new());
-        assert!(statuses.len() > 10, "it is tried again: {statuses:?}");
-        let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
-        story.kube.merge(&path, &definition_of("clusterupgrades", |_| ())).await.unwrap();
-        story.is("Completed", "").await;
-    });
+    for field in ["controlPlane", "startTime"] {
+        story("", "Automatic", async |story| {
+            story.until("a node drains", |_, claims| nodes_that_are(claims, "Draining") > 0).await;
+            story.lacks("clusterupgrades", field).await;
+            let line = format!(
+                "the server drops status.{field}: its CustomResourceDefinition clusterupgrades.evenkeel.dev is of another \
+                 version; install this one's with kubectl apply -k config/crd"
+            );
+            let told = story.is("WritesRefused", &line).await;
+            assert_eq!(condition(&told, "Stalled").unwrap()["status"], "True");
+            story.cluster.faults().record();
+            story.turns().await;
+            let calls = story.cluster.faults().record();
+            let of_upgrades =
+                |call: &&Call| call.agent == "evenkeel-a" && !call.resource.contains("clusterskewreports");
+            let writes = calls.iter().filter(|call| call.is_write()).filter(of_upgrades);
+            let (statuses, others): (Vec<String>, Vec<String>) =
+                writes.map(Call::line).partition(|line| line.contains("clusterupgrades"));
+            assert_eq!(others, Vec::<String>::new());
+            let times = statuses.len();
+            assert!((10..=61).contains(&times), "{field}: it is tried again, {times} times in five minutes");
+            let after = story.kube.get(&format!("{UPGRADES}/{UP}")).await.unwrap();
+            assert_eq!(condition(&after, "Ready"), condition(&told, "Ready"), "{field}: it says the same");
+            let path = format!("{DEFINITIONS}/clusterupgrades.evenkeel.dev");
+            story.kube.merge(&path, &definition_of("clusterupgrades", |_| ())).await.unwrap();
+            story.is("Completed", "").await;
+        });
+    }
 }
 
 /// What a claim remembers is not lost: it waits with the state before, and its node stays as it is.
