@@ -357,17 +357,16 @@ impl Driver<'_> {
                 }
                 return is_stored;
             }
-            Err(NotWritten::Lost(line)) => self.lost(kept, Some(racer), &line),
-            Err(error) => self.not_written(kept, error),
+            Err(error) => self.not_written(kept, racer, error),
         }
         same
     }
 
-    /// Takes note that a status was not written.
-    fn not_written(&self, kept: &mut UpgradesKept, error: NotWritten) {
+    /// Takes note that the status of `racer` was not written.
+    fn not_written(&self, kept: &mut UpgradesKept, racer: Racer, error: NotWritten) {
         match error {
             NotWritten::NotLeading => self.fails(kept, Reason::LeadershipLost),
-            NotWritten::Lost(line) => self.lost(kept, None, &line),
+            NotWritten::Lost(line) => self.lost(kept, Some(racer), &line),
             NotWritten::Failed(line) => {
                 kept.complaints.failed(&line, "a status was not written");
                 self.fails(kept, Reason::Api);

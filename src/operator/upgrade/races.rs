@@ -2,8 +2,7 @@
 //!
 //! Here belongs only how long a write waits; what it would write by then is decided anew. The invariant: what loses once
 //! waits a moment; what loses again and again, as after an event that a watch lost, is sent ever more rarely, whatever
-//! else changes in the cluster meanwhile, and holds up no other write. Only the status of an upgrade that cannot be read
-//! is none of these: it is sent at every look.
+//! else changes in the cluster meanwhile, and holds up no other write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
