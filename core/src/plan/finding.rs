@@ -59,6 +59,8 @@ pub struct PlanFinding {
     pub acceptable: bool,
     /// Who did.
     pub accepted: Option<Accepted>,
+    /// It may end by itself in a moment.
+    pub passing: bool,
     /// The minor of the hop that it is about.
     pub hop: Option<Minor>,
     /// What is so, in one line.
@@ -79,6 +81,7 @@ impl PlanFinding {
             weight,
             acceptable: false,
             accepted: None,
+            passing: false,
             hop: None,
             what: what.into(),
             remedy: String::new(),
@@ -90,6 +93,11 @@ impl PlanFinding {
     /// This finding, with what to do about it.
     pub(super) fn remedy(self, remedy: impl Into<String>) -> Self {
         Self { remedy: remedy.into(), ..self }
+    }
+
+    /// This finding, as one that ends by itself in a moment where `passing` says so.
+    pub(super) fn passing(self, passing: bool) -> Self {
+        Self { passing, ..self }
     }
 
     /// This finding, as one that a person may accept.

@@ -4,8 +4,7 @@
 //! The invariant: what may be carried out is a [`Checked`] plan, which the second judge alone gives out.
 
 use super::check::{Checked, check};
-use super::finding::{PlanFinding, Weight};
-use super::finding_id::FindingCode;
+use super::finding::Weight;
 use super::hops::{Picked, Plan};
 use super::make::make;
 use super::plan_input::PlanInput;
@@ -52,13 +51,11 @@ impl Planned {
         }
     }
 
-    /// Whether it may not be carried out only because the version of a component is not known, as that of a kube-apiserver
-    /// that did not answer just now.
-    pub fn lacks_knowledge_only(&self) -> bool {
+    /// Whether all that keeps it from being carried out may end by itself in a moment, as that a kube-apiserver does not answer.
+    pub fn may_mend_itself(&self) -> bool {
         let Self::MustNot { plan, why } = self else { return false };
         let blocks = || plan.findings.iter().filter(|finding| finding.weight == Weight::Blocks);
-        let unknown = |finding: &PlanFinding| finding.id.code == FindingCode::VersionUnknown;
-        blocks().all(unknown) && blocks().count() == why.len()
+        blocks().all(|finding| finding.passing) && blocks().count() == why.len()
     }
 }
 

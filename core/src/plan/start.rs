@@ -163,7 +163,9 @@ fn unknown(instance: &Instance) -> Option<PlanFinding> {
     let what = format!("the version of {component} {name} is not known");
     let option = if *component == Component::KubeApiserver { "--apiserver-version" } else { "--component" };
     let remedy = format!("evenkeel report says why it is not seen; evenkeel plan takes it with {option}");
-    Some(PlanFinding::new(id, Weight::Blocks, what).remedy(remedy))
+    // It was not asked yet, or did not answer just now.
+    let passing = matches!(instance.version, Observed::Unknown(Unknown::Unreachable | Unknown::NotReported));
+    Some(PlanFinding::new(id, Weight::Blocks, what).passing(passing).remedy(remedy))
 }
 
 /// Says which cloud-controller-managers are older than the target, where the upgrade does not move them.

@@ -19,13 +19,13 @@ pub(super) enum Blockage {
 }
 
 /// How long `planned` has been blocked. If not for long yet, this asks for another decision when it has. Before anything has
-/// begun, only what is not known for now may mend itself.
+/// begun, a person is called at once for what does not mend itself.
 pub(super) fn blockage(round: &mut Round<'_>, planned: &Planned) -> Blockage {
     let has_begun = round.progress.started.is_some() || !round.mine.is_empty();
     if planned.refused().is_empty() || has_begun && !round.may_disrupt {
         return Blockage::ForAMoment;
     }
-    if !has_begun && !planned.lacks_knowledge_only() {
+    if !has_begun && !planned.may_mend_itself() {
         return Blockage::ForLong;
     }
     let now = round.world.now;

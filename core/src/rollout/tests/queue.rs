@@ -59,6 +59,17 @@ fn an_upgrade_that_was_never_begun_is_patient_with_a_kube_apiserver_that_does_no
     assert_eq!(toy.phase(), UpgradePhase::Completed);
 }
 
+#[test]
+fn an_upgrade_that_was_never_begun_calls_at_once_where_an_image_names_no_version() {
+    let mut toy = Toy::new(1, 1);
+    toy.cluster.change_instances(|instance| {
+        if instance.component == Component::KubeScheduler {
+            instance.version = Observed::Unknown(Unknown::NoTag);
+        }
+    });
+    assert_eq!(toy.phase(), UpgradePhase::PreflightFailed);
+}
+
 /// What blocks it may be what the upgrade before it brings along, or a kube-apiserver that this one replaces.
 #[test]
 fn an_upgrade_that_is_queued_calls_nobody_because_its_plan_is_blocked() {
