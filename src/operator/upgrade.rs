@@ -10,8 +10,8 @@ mod driving;
 mod dropped;
 mod figures;
 mod foretell;
-mod races;
 mod read_upgrade;
+mod retries;
 mod stored;
 mod taken;
 mod unseen;
@@ -40,8 +40,8 @@ use self::complaints::Complaints;
 use self::dropped::DroppedStatuses;
 use self::figures::counts;
 use self::foretell::Forecasts;
-use self::races::{Racer, Races};
 use self::read_upgrade::{DecidableUpgrade, ReadUpgrade};
+use self::retries::{RetriedRequest, Retries};
 use self::unseen::UnseenSince;
 use super::decoded::Decoded;
 use super::metrics::{Controller, Metrics, Reason, UpgradeNodes};
@@ -60,8 +60,6 @@ const BETWEEN_DECISIONS: Duration = Duration::from_millis(50);
 const BETWEEN_REASONS: Duration = Duration::from_secs(1);
 /// The same where only counts and lines are.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
-/// How long to wait before the next look after a request that failed; a write that lost a race waits by itself.
-const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// Longest time without a look.
 const AT_LEAST: Duration = Duration::from_mins(1);
 
@@ -118,7 +116,7 @@ struct UpgradesKept {
     failed: bool,
     /// When to look again even if nothing changes, because a write failed or waits for its turn.
     again: Option<Instant>,
-    races: Races,
+    retries: Retries,
 }
 
 /// What came of a look that saw everything.
@@ -127,6 +125,14 @@ struct CompleteLook {
     again_at: Option<Timestamp>,
     /// Whether a write failed or lost a race, or a status was not written.
     failed: bool,
+}
+
+/// What became of a status.
+struct Told {
+    /// Everything is stored of it that has to be stored before any action is taken.
+    is_stored: bool,
+    /// The resourceVersion of the upgrade with it, where it was written now.
+    version: Option<String>,
 }
 
 impl Driver<'_> {
@@ -198,11 +204,7 @@ impl Driver<'_> {
                 let forecast = kept.forecasts.of(planned.plan(), &intent, &decision.status, world);
                 upgrade::status((&object, &intent), &planned, &decision.status, forecast.as_ref(), now)
             };
-            // The plan and the start time are state: the status has to hold them before any action is taken.
-            let told = self.tell(kept, &object, status).await;
-            if told {
-                self.act(kept, object, decision.actions).await;
-            }
+            self.tell_and_act(kept, object, status, decision.actions).await;
         }
         kept.freshness.absences.see(away, now);
         kept.freshness.blocked.see(blocked, now);
@@ -240,7 +242,25 @@ impl Driver<'_> {
         kept.jobs.refused.retain(|claim, _| !made.keys().any(|(of, _)| of == claim));
     }
 
-    /// Carries `actions` out, but for writes that lost a race just now: evictions beside the loop, everything else before the
+    /// Says in `object` how it stands, and carries `actions` out. The plan and the start time are state: the status has to hold
+    /// them before any action is taken.
+    async fn tell_and_act(
+        &self,
+        kept: &mut UpgradesKept,
+        mut object: ClusterUpgrade,
+        status: ClusterUpgradeStatus,
+        actions: Vec<Action>,
+    ) {
+        kept.dropped.decided(&object, &status);
+        let told = self.tell(kept, &object, status).await;
+        if told.is_stored {
+            // What is written to the upgrade next is written to it as it is now.
+            object.metadata.resource_version = told.version.or(object.metadata.resource_version);
+            self.act(kept, object, actions).await;
+        }
+    }
+
+    /// Carries `actions` out, but for writes that did not come through just now: evictions beside the loop, everything else before the
     /// next decision.
     async fn act(&self, kept: &mut UpgradesKept, object: ClusterUpgrade, actions: Vec<Action>) {
         let mut writes = FuturesUnordered::new();
@@ -249,17 +269,17 @@ impl Driver<'_> {
                 // This only reads, so it needs no leadership.
                 self.observer.ask_apiservers_now();
             } else if let Some(action) = kept.evictions.take(action) {
-                let racer = Racer::of(&action, &object.name_any());
-                if racer.as_ref().is_some_and(|racer| kept.has_to_wait(racer)) {
+                let retried = RetriedRequest::of(&action, &object.name_any());
+                if retried.as_ref().is_some_and(|retried| kept.has_to_wait(retried)) {
                     continue;
                 }
                 let (known, object) = (self.known_of(&action), &object);
-                writes.push(async move { (racer, self.hands.perform(object, action, known).await) });
+                writes.push(async move { (retried, self.hands.perform(object, action, known).await) });
             }
         }
         kept.evictions.send(&self.hands, &mut kept.sent, self.clock.now());
-        while let Some((racer, outcome)) = writes.next().await {
-            self.take(kept, racer, outcome);
+        while let Some((retried, outcome)) = writes.next().await {
+            self.take(kept, retried, outcome);
         }
     }
 
@@ -292,62 +312,61 @@ impl Driver<'_> {
         actions.extend(deleted_unreadable(cluster, &kept.jobs, unreadable));
         actions.extend(unavoided(cluster, &upgrades));
         for action in actions {
-            let racer = Racer::of(&action, "");
-            if racer.as_ref().is_none_or(|racer| !kept.has_to_wait(racer)) {
+            let retried = RetriedRequest::of(&action, "");
+            if retried.as_ref().is_none_or(|retried| !kept.has_to_wait(retried)) {
                 let outcome = self.hands.perform_without_upgrade(action).await;
-                self.take(kept, racer, outcome);
+                self.take(kept, retried, outcome);
             }
         }
         let known = |name: &str| unreadable.iter().any(|bad| *bad.name == *name);
         for action in orphans(cluster, claims, known) {
-            let racer = Racer::of(&action, "").filter(|racer| !kept.has_to_wait(racer));
-            let (Action::ReleaseOrphan { node, mark }, Some(racer)) = (action, racer) else { continue };
+            let retried = RetriedRequest::of(&action, "").filter(|retried| !kept.has_to_wait(retried));
+            let (Action::ReleaseOrphan { node, mark }, Some(retried)) = (action, retried) else { continue };
             tracing::info!(node = &*node.name, mark, "giving back a node whose claim was deleted");
             let outcome = self.hands.release_orphan(&node, &mark).await;
-            self.take(kept, Some(racer), outcome);
+            self.take(kept, Some(retried), outcome);
         }
     }
 
-    /// Writes `status` if it differs from the stored one. Returns false if a part that has to be stored before any action
-    /// changed and is not stored: it was not written, or the server dropped it, which the status then says instead.
+    /// Writes `status` if it differs from the stored one. A part that has to be stored before any action is not stored where it
+    /// was not written, or where the server dropped it, which the status then says instead.
     async fn tell(
         &self,
         kept: &mut UpgradesKept,
         object: &ClusterUpgrade,
         status: ClusterUpgradeStatus,
-    ) -> bool {
+    ) -> Told {
         let name = object.name_any();
         let before = object.status.as_ref();
         let same = before.is_some_and(|before| before.remembered() == status.remembered());
-        if same {
-            kept.dropped.forget_unstored(&name);
-        }
         let status = kept.dropped.told(object, status, self.clock.now());
         kept.announced.stands(&name, &status);
         let cut = kept.dropped.is_kept_of(object, &status);
         if before == Some(&status) || cut && same {
-            return true;
+            return Told { is_stored: true, version: None };
         }
+        let untold = Told { is_stored: same, version: None };
         let reason = |s: &ClusterUpgradeStatus| Some(ConditionType::Ready.of(&s.conditions)?.reason.clone());
         let goes_on = before.is_some_and(|before| reason(before) == reason(&status));
         let pause = if goes_on || cut { BETWEEN_LINES } else { BETWEEN_REASONS };
         let due = kept.status_written.get(&name).map(|at| *at + pause);
-        let can_wait = same || cut || kept.dropped.is_unstored(&name);
+        let can_wait = same || cut || kept.dropped.is_unstored(object);
         if let Some(due) = due.filter(|due| can_wait && *due > Instant::now()) {
             kept.looks_by(due);
-            return same;
+            return untold;
         }
-        let racer = Racer::Status(name.clone());
-        if kept.has_to_wait(&racer) {
-            return same;
+        let retried = RetriedRequest::Status(name.clone());
+        if kept.has_to_wait(&retried) {
+            return untold;
         }
         kept.status_written.insert(name, Instant::now());
         let of = &object.metadata;
         match write::<ClusterUpgrade>(&self.effects, &self.authority, FIELD_MANAGER, of, &status).await {
             Ok(written) => {
                 kept.complaints.answered();
-                kept.races.over(&racer);
+                kept.retries.over(&retried);
                 kept.announced.announce(&self.hands, before, &written, &status);
+                let version = written.resource_version();
                 let is_stored = kept.dropped.note(&written, status);
                 self.upgrades.apply_own(written);
                 if !is_stored {
@@ -355,22 +374,21 @@ impl Driver<'_> {
                     self.fails(kept, Reason::Api);
                     kept.looks_by(Instant::now() + BETWEEN_LINES);
                 }
-                return is_stored;
+                return Told { is_stored, version };
             }
-            Err(error) => self.not_written(kept, racer, error),
+            Err(error) => self.not_written(kept, retried, error),
         }
-        same
+        untold
     }
 
-    /// Takes note that the status of `racer` was not written.
-    fn not_written(&self, kept: &mut UpgradesKept, racer: Racer, error: NotWritten) {
+    /// Takes note that the status of `retried` was not written.
+    fn not_written(&self, kept: &mut UpgradesKept, retried: RetriedRequest, error: NotWritten) {
         match error {
             NotWritten::NotLeading => self.fails(kept, Reason::LeadershipLost),
-            NotWritten::Lost(line) => self.lost(kept, Some(racer), &line),
+            NotWritten::Lost(line) => self.lost(kept, Some(retried), &line),
             NotWritten::Failed(line) => {
                 kept.complaints.failed(&line, "a status was not written");
-                self.fails(kept, Reason::Api);
-                kept.looks_by(Instant::now() + AFTER_FAILURE);
+                self.failed(kept, Some(retried));
             }
         }
     }

@@ -238,13 +238,18 @@ fn job(
                 Ok(template) => template,
                 Err(why) => return ExecutorState::Refused(why, deadline(round, claim, since)),
             };
-            round.actions.push(Action::StartJob {
-                claim: claim.name.clone(),
-                uid: claim.uid.clone(),
-                attempt: claim.attempt,
-                subject: claim.subject.clone(),
-                template,
-            });
+            // What is asked for at every change would not be refused any less.
+            let sent_at = refused.map(RefusedJob::sent_at).filter(|at| round.world.now < *at);
+            match sent_at {
+                Some(at) => round.wake(at),
+                None => round.actions.push(Action::StartJob {
+                    claim: claim.name.clone(),
+                    uid: claim.uid.clone(),
+                    attempt: claim.attempt,
+                    subject: claim.subject.clone(),
+                    template,
+                }),
+            }
             starts(round, what, refused)
         }
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::claim::{Claim, ClaimState};
+use super::not_opened::EVERY;
 use super::since::Since;
 use crate::cluster::{Cluster, Pod};
 
@@ -55,6 +56,11 @@ impl RefusedJob {
     /// When it has been refused for `wait`, if it goes on.
     pub(super) fn lasts_until(&self, wait: SignedDuration) -> Timestamp {
         self.since.saturating_add(wait).unwrap_or(Timestamp::MAX)
+    }
+
+    /// When it may be sent again.
+    pub(super) fn sent_at(&self) -> Timestamp {
+        self.at.saturating_add(EVERY).unwrap_or(Timestamp::MAX)
     }
 
     /// Whether it was refused again after `wait`.

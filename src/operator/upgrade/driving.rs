@@ -41,7 +41,7 @@ impl Driven for Driving<'_> {
         let Self { driver, kept } = self;
         let began = Instant::now();
         kept.again = None;
-        kept.races.look_begins();
+        kept.retries.look_begins();
         kept.evictions.forget();
         let (look_at, outcome) = match driver.once(kept).await {
             Ok(looked) => {

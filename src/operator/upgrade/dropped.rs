@@ -14,6 +14,8 @@ use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, upgrade};
 
 /// A status that is not stored as a whole.
 struct Cut {
+    /// Of the upgrade: another one of its name is told nothing of it.
+    uid: Option<String>,
     /// The resourceVersion of what the server kept of it.
     version: Option<String>,
     told: ClusterUpgradeStatus,
@@ -26,24 +28,28 @@ struct Cut {
 pub(super) struct DroppedStatuses(BTreeMap<String, Cut>);
 
 impl DroppedStatuses {
+    fn of(&self, object: &ClusterUpgrade) -> Option<&Cut> {
+        self.0.get(&object.name_any()).filter(|cut| cut.uid == object.uid())
+    }
+
     /// Whether `object` is what the server kept of `status`.
     pub(super) fn is_kept_of(&self, object: &ClusterUpgrade, status: &ClusterUpgradeStatus) -> bool {
-        let cut = self.0.get(&object.name_any());
-        cut.is_some_and(|cut| cut.version == object.resource_version() && cut.told == *status)
+        self.of(object).is_some_and(|cut| cut.version == object.resource_version() && cut.told == *status)
     }
 
-    /// Whether something is not stored that has to be remembered of the upgrade called `name`.
-    pub(super) fn is_unstored(&self, name: &str) -> bool {
-        self.unstored(name).is_some()
+    /// Whether something is not stored that has to be remembered of `object`.
+    pub(super) fn is_unstored(&self, object: &ClusterUpgrade) -> bool {
+        self.unstored(object).is_some()
     }
 
-    fn unstored(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.unstored.as_deref()
+    fn unstored(&self, object: &ClusterUpgrade) -> Option<&str> {
+        self.of(object)?.unstored.as_deref()
     }
 
-    /// Everything is stored that has to be remembered of the upgrade called `name`.
-    pub(super) fn forget_unstored(&mut self, name: &str) {
-        if let Some(cut) = self.0.get_mut(name) {
+    /// `object` has everything stored that has to be remembered of `status`, if it has: somebody else wrote it.
+    pub(super) fn decided(&mut self, object: &ClusterUpgrade, status: &ClusterUpgradeStatus) {
+        let is_stored = object.status.as_ref().is_some_and(|of| of.remembered() == status.remembered());
+        if let Some(cut) = self.0.get_mut(&object.name_any()).filter(|_| is_stored) {
             cut.unstored = None;
         }
     }
@@ -56,7 +62,7 @@ impl DroppedStatuses {
         now: Timestamp,
     ) -> ClusterUpgradeStatus {
         let is_complete = object.status.as_ref().is_some_and(|before| before.completion_time.is_some());
-        match self.unstored(&object.name_any()) {
+        match self.unstored(object) {
             Some(line) if !is_complete => upgrade::status_of_unstored(object, status, line, now),
             _ => status,
         }
@@ -80,7 +86,10 @@ impl DroppedStatuses {
             tracing::warn!(problem, upgrade = name, "the status is not whole");
         }
         let is_stored = unstored.is_none();
-        self.0.insert(name, Cut { version: written.resource_version(), told: status, unstored });
+        self.0.insert(
+            name,
+            Cut { uid: written.uid(), version: written.resource_version(), told: status, unstored },
+        );
         is_stored
     }
 }
@@ -120,11 +129,17 @@ mod tests {
             let object: ClusterUpgrade = serde_json::from_value(stored(&left)).unwrap();
             assert!(all.is_kept_of(&object, &status), "{field}: it is not sent again for nothing");
             let refused = is_remembered.then(|| "WritesRefused".to_owned());
-            assert_eq!((reason(&all, &left), all.is_unstored("up")), (refused, is_remembered), "{field}");
+            assert_eq!((reason(&all, &left), all.is_unstored(&object)), (refused, is_remembered), "{field}");
+            let mut another = object.clone();
+            another.metadata.uid = Some("another".to_owned());
+            assert!(!all.is_unstored(&another), "{field}: its name is all that it has of that");
             let mut complete = left.clone();
             complete["completionTime"] = json!("2026-11-26T11:00:00Z");
             assert_eq!(reason(&all, &complete), None, "{field}: nothing is done for it anyway");
-            all.forget_unstored("up");
+            all.decided(&object, &ClusterUpgradeStatus::default());
+            assert_eq!(all.is_unstored(&object), is_remembered, "{field}");
+            let object = ClusterUpgrade { status: Some(status.clone()), ..object };
+            all.decided(&object, &status);
             assert_eq!(reason(&all, &left), None, "{field}");
             let written: DynamicObject = serde_json::from_value(stored(&whole)).unwrap();
             assert!(all.note(&written, status.clone()) && !all.is_kept_of(&object, &status), "{field}");

@@ -10,8 +10,8 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::super::decoded::Decoded;
-use super::races::Racer;
 use super::read_upgrade::{DecidableUpgrade, ReadUpgrade, begun_since, begun_unread, is_settled, read};
+use super::retries::RetriedRequest;
 use super::{Driver, UpgradesKept};
 use crate::act::FIELD_MANAGER;
 use crate::act::status::write;
@@ -88,19 +88,19 @@ impl Driver<'_> {
         let (said, status) = upgrade::status_of_unreadable(stored, why, now);
         kept.announced.stands(&stored.name_any(), &said);
         let Some(status) = status else { return };
-        let racer = Racer::Status(stored.name_any());
-        if kept.has_to_wait(&racer) {
+        let retried = RetriedRequest::Status(stored.name_any());
+        if kept.has_to_wait(&retried) {
             return;
         }
         let of = &stored.metadata;
         match write::<ClusterUpgrade>(&self.effects, &self.authority, FIELD_MANAGER, of, &status).await {
             Ok(written) => {
-                kept.races.over(&racer);
+                kept.retries.over(&retried);
                 // A line is written only where it is another one, so that it is news whatever was said before.
                 kept.announced.announce(&self.hands, None, &written, &said);
                 self.upgrades.apply_own(written);
             }
-            Err(error) => self.not_written(kept, racer, error),
+            Err(error) => self.not_written(kept, retried, error),
         }
     }
 

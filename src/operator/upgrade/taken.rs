@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::super::metrics::{self, Reason};
 use super::figures::label;
-use super::races::Racer;
-use super::{AFTER_FAILURE, Driver, UpgradesKept};
+use super::retries::{AFTER_FAILURE, RetriedRequest};
+use super::{Driver, UpgradesKept};
 use crate::act::{JobNow, Outcome, ReadNow};
 
 /// How long to wait after the server refused a Job: until then a person may have removed the reason, such as a full
@@ -26,9 +26,9 @@ impl UpgradesKept {
         self.again = Some(self.again.map_or(at, |again| again.min(at)));
     }
 
-    /// Whether `racer` is not sent yet because it lost a race; then there is another look when it may be.
-    pub(super) fn has_to_wait(&mut self, racer: &Racer) -> bool {
-        let until = self.races.waits_until(racer);
+    /// Whether `retried` is not sent yet because it did not come through; then there is another look when it may be.
+    pub(super) fn has_to_wait(&mut self, retried: &RetriedRequest) -> bool {
+        let until = self.retries.waits_until(retried);
         if let Some(until) = until {
             self.looks_by(until);
         }
@@ -43,14 +43,26 @@ impl UpgradesKept {
     }
 }
 
+/// Whether a request with this `outcome` need not wait before it is sent again: it was taken, or what becomes of it is decided
+/// elsewhere.
+const fn comes_through(outcome: &Outcome) -> bool {
+    !matches!(
+        outcome,
+        Outcome::NodeGone { .. }
+            | Outcome::NotDrained { .. }
+            | Outcome::Lost(_)
+            | Outcome::Refused { .. }
+            | Outcome::Failed(_)
+            | Outcome::NotLeading
+    )
+}
+
 impl Driver<'_> {
-    /// Folds in what a request returned, so that the next decision sees it. `racer` is what it was to write.
-    pub(super) fn take(&self, kept: &mut UpgradesKept, racer: Option<Racer>, outcome: Outcome) {
+    /// Folds in what a request returned, so that the next decision sees it. `retried` is what was asked for.
+    pub(super) fn take(&self, kept: &mut UpgradesKept, retried: Option<RetriedRequest>, outcome: Outcome) {
         kept.complaints.hear(&outcome);
-        let loses =
-            matches!(outcome, Outcome::NodeGone { .. } | Outcome::NotDrained { .. } | Outcome::Lost(_));
-        if let Some(racer) = racer.as_ref().filter(|_| !loses) {
-            kept.races.over(racer);
+        if let Some(retried) = retried.as_ref().filter(|_| comes_through(&outcome)) {
+            kept.retries.over(retried);
         }
         match outcome {
             Outcome::Claim(claim) => {
@@ -72,7 +84,7 @@ impl Driver<'_> {
             Outcome::Node(node) => self.observer.nodes.apply_own(*node),
             Outcome::NodeGone { name, uid } => {
                 self.observer.nodes.absent("", &name, &uid);
-                self.lost(kept, racer, &format!("node {name} is gone"));
+                self.lost(kept, retried, &format!("node {name} is gone"));
             }
             Outcome::Read(read) => {
                 self.was_read(kept, read);
@@ -80,7 +92,7 @@ impl Driver<'_> {
             }
             Outcome::NotDrained { line, read } => {
                 self.was_read(kept, read);
-                self.lost(kept, racer, &line);
+                self.lost(kept, retried, &line);
             }
             Outcome::Upgrade(object) => self.upgrade_written(*object),
             Outcome::Job(job) => self.jobs.apply_own(*job),
@@ -110,17 +122,15 @@ impl Driver<'_> {
                 kept.hears(&answer);
                 kept.sent.deleted(uid, &answer, self.clock.now());
             }
-            Outcome::Lost(line) => self.lost(kept, racer, &line),
+            Outcome::Lost(line) => self.lost(kept, retried, &line),
             Outcome::Refused { write, why } => {
                 tracing::warn!(%write, why, "the server refuses a write");
-                self.fails(kept, Reason::Api);
                 kept.refused.refused(write, why, self.clock.now());
-                kept.looks_by(Instant::now() + AFTER_FAILURE);
+                self.failed(kept, retried);
             }
             Outcome::Failed(line) => {
                 kept.complaints.failed(&line, "a write failed");
-                self.fails(kept, Reason::Api);
-                kept.looks_by(Instant::now() + AFTER_FAILURE);
+                self.failed(kept, retried);
             }
             Outcome::NotLeading => self.fails(kept, Reason::LeadershipLost),
         }
@@ -137,11 +147,20 @@ impl Driver<'_> {
     }
 
     /// Takes note that a request lost a race, and looks again soon: what it lost to may wake nobody, as a heartbeat does not.
-    /// `racer` is what was to be written, and is not sent before that look.
-    pub(super) fn lost(&self, kept: &mut UpgradesKept, racer: Option<Racer>, line: &str) {
+    /// `retried` is what was asked for, and is not sent before that look.
+    pub(super) fn lost(&self, kept: &mut UpgradesKept, retried: Option<RetriedRequest>, line: &str) {
         tracing::info!(line, "the world had moved on");
         self.fails(kept, Reason::Conflict);
-        let again = racer.map_or_else(|| Instant::now() + AFTER_FAILURE, |racer| kept.races.lost(racer));
+        let again =
+            retried.map_or_else(|| Instant::now() + AFTER_FAILURE, |retried| kept.retries.lost(retried));
+        kept.looks_by(again);
+    }
+
+    /// Takes note that a request was refused or failed, and looks again when `retried`, which was asked for, may be sent.
+    pub(super) fn failed(&self, kept: &mut UpgradesKept, retried: Option<RetriedRequest>) {
+        self.fails(kept, Reason::Api);
+        let again =
+            retried.map_or_else(|| Instant::now() + AFTER_FAILURE, |retried| kept.retries.failed(retried));
         kept.looks_by(again);
     }
 

@@ -67,6 +67,7 @@ fn plan_of() -> plan::Plan {
         instead_of: plan::Weight::Blocks,
     };
     let finding = |n: usize| plan::PlanFinding {
+        passing: false,
         id: plan::FindingId {
             code: plan::FindingCode::Drain(preflight::Code::LetsNoneGo),
             object: Some(format!("PodDisruptionBudget/{n:0>63}/{}", name(n))),

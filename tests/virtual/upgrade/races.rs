@@ -1,5 +1,5 @@
-//! Writes that lose a race to a change that wakes nobody, such as a kubelet's heartbeat, where nothing else happens
-//! either: they are decided again soon, and not in a tight loop.
+//! Writes that lose a race to a change that wakes nobody, such as a kubelet's heartbeat, or that fail: they are decided
+//! again soon, and not in a tight loop, whether anything else happens or not.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ async fn moves_one_node(story: &Story) {
     story.kube.merge(&path, &json!({"spec": {"nodeGroups": only}})).await.unwrap();
 }
 
-/// The next so many patches of the node lose.
-fn loses(story: &Story, times: u64) {
+/// The next so many patches of the node are answered like this.
+fn answers(story: &Story, code: u16, times: u64) {
     let patches = |call: &Call| call.agent == "evenkeel-a" && call.line() == format!("patch nodes {NODE}");
-    story.cluster.faults().when(patches, Fault::Refuse(409), times);
+    story.cluster.faults().when(patches, Fault::Refuse(code), times);
 }
 
 /// When the node was patched since this was last asked.
@@ -45,7 +45,7 @@ fn a_node_waits_for_a_lost_cordon_or_uncordon_no_longer_than_a_moment() {
     story("", "Automatic", async |story| {
         moves_one_node(story).await;
         for (state, ends) in [("Draining", "Upgrading"), ("Upgraded", "Upgraded")] {
-            loses(story, 1);
+            answers(story, 409, 1);
             story.until(state, |_, claims| nodes_that_are(claims, state) == 1).await;
             let gaps = gaps(&patches(story));
             let soon = |gap: &Duration| *gap < Duration::from_secs(2);
@@ -62,7 +62,7 @@ async fn changes(story: &Story, turn: usize) {
     story.kube.merge("/api/v1/nodes/main-1", &label).await.unwrap();
 }
 
-/// The write that lost twenty times was sent ever more rarely.
+/// The write that did not come through twenty times was sent ever more rarely.
 fn ever_more_rarely(gaps: &[Duration]) {
     let longest = gaps.iter().max().copied().unwrap_or_default();
     assert!(gaps.len() == 20 && longest < Duration::from_secs(20), "{gaps:?}");
@@ -70,11 +70,11 @@ fn ever_more_rarely(gaps: &[Duration]) {
 }
 
 #[test]
-fn what_loses_again_and_again_is_sent_ever_more_rarely_whatever_else_changes() {
-    for busy in [false, true] {
+fn what_loses_or_fails_again_and_again_is_sent_ever_more_rarely_whatever_else_changes() {
+    for (busy, code) in [(false, 409), (true, 409), (true, 500)] {
         story("", "Automatic", async |story| {
             moves_one_node(story).await;
-            loses(story, 20);
+            answers(story, code, 20);
             let is_cordoned = |node: &Value| node["spec"]["unschedulable"] == true;
             let begun = Instant::now();
             let mut turn = 0;

@@ -50,7 +50,7 @@ fn a_job_that_is_refused_after_its_trial_fails_its_node_in_the_servers_words() {
                 claims.iter().any(|claim| is_failed(claim) && message(claim).contains(words))
             };
             story.until(words, |_, claims| failed(claims)).await;
-            story.is("NodesFailed", words).await;
+            story.is("WritesRefused", words).await;
         });
     }
 }

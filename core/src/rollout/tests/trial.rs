@@ -68,6 +68,11 @@ fn no_further_node_begins_when_the_server_refuses_a_job_that_it_would_have_taken
     toy.upgrade.groups[0].max_unavailable = Amount::Count(2);
     toy.allow(2);
     toy.run_until(600, |toy| toy.kubelets("Failed") == 1);
+    let sent = toy.log.iter().filter(|line| *line == "StartJob up.kubelet.n-1").count();
+    assert!(
+        (2..12).contains(&sent),
+        "it is sent every fifteen seconds for two minutes, not at every look: {sent}"
+    );
     (0..300).for_each(|_| toy.tick());
     let of_nodes = |toy: &Toy| toy.claims.iter().filter(|claim| claim.is_of_kubelet()).count();
     assert_eq!((of_nodes(&toy), toy.phase()), (1, UpgradePhase::WritesRefused), "{:?}", toy.log);
