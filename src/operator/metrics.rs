@@ -236,7 +236,7 @@ impl Metrics {
             )?,
             report_success: gauge(
                 "evenkeel_report_last_success_timestamp_seconds",
-                "When the ClusterSkewReport last was what the cluster is; 0 before it was. Stands still while it is suspended.",
+                "When the ClusterSkewReport last was what the cluster is; 0 before this process found that. Stands still while it is suspended.",
                 "report",
             )?,
             end_of_life: Table::new(
@@ -340,8 +340,8 @@ impl Metrics {
             collector_success: _,
             collector_errors: _,
             evictions: _,
-            // The newest of all replicas counts: what a former leader wrote was written. Without it, the alert on an
-            // old report would be silent, or come an hour early, until the next leader has written one.
+            // The newest of all replicas counts: what a former leader wrote was written. Without it, nobody would tell how
+            // old a report is that the next leader cannot write.
             report_success: _,
         } = self;
         end_of_life.clear();
