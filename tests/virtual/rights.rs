@@ -180,6 +180,7 @@ fn roles_allow_what_they_name_and_nothing_else() {
         ("list pods shop/", "upgrader"),
         ("create pods/eviction shop/web-1", "upgrader"),
         ("create pods shop/web-1", "none"),
+        ("get pods shop/web-1", "none"),
         ("list secrets kube-system/", "none"),
         ("create leases.coordination.k8s.io kube-system/", "both"),
         ("update leases.coordination.k8s.io kube-system/evenkeel", "both"),
