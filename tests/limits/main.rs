@@ -32,7 +32,8 @@ fn what_evenkeel_may_do() -> TestResult {
         bounds_of_executors(&cluster).await?;
         refused::what_cannot_be(&cluster).await?;
         approvals(&cluster).await?;
-        executors(&cluster).await
+        executors(&cluster).await?;
+        without_discovery(&cluster).await
     })
 }
 
@@ -221,6 +222,25 @@ async fn executors(cluster: &Cluster) -> TestResult {
     assert_eq!(rows[0], ["NAME", "DEADLINE", "IMAGE"]);
     assert_eq!(rows[1][..2], ["by-hand", "7200"]);
     assert_eq!(rows[2..], jobs, "{told}");
+    Ok(())
+}
+
+/// Where nobody may ask any more what is served, Evenkeel may still ask what it needs to know.
+async fn without_discovery(cluster: &Cluster) -> TestResult {
+    kubectl(cluster, &["delete", "clusterrolebinding", "system:discovery"]).await?;
+    let apps = "/apis/apps/v1";
+    for user in ["stranger", REPORTER] {
+        soon(cluster, user, &["get", "--raw", apps], "forbidden").await?;
+    }
+    // The kind of a gate is one of the core, or of any group.
+    for path in ["/openapi/v3/apis/evenkeel.dev/v1alpha1", "/api/v1", apps] {
+        expect(cluster, OPERATOR_USER, &["get", "--raw", path], "").await?;
+    }
+    // It is not served here, which only those are told who may ask.
+    let candidates = ["get", "--raw", "/apis/coordination.k8s.io/v1beta1"];
+    for user in [REPORTER, OPERATOR_USER] {
+        expect(cluster, user, &candidates, "could not find the requested resource").await?;
+    }
     Ok(())
 }
 
