@@ -38,6 +38,7 @@ campaign: ## Plans of 100,000 clusters, and every campaign on the virtual cluste
 lint: cargo-deny check-rules check-health ## Check format, clippy, documentation, licenses, dependencies, alerts and health checks
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --no-default-features --bin evenkeel -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 	$(CARGO) deny check bans licenses sources
 
