@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::policy::Servers;
 use super::samples::SAMPLES;
-use super::servers::{Met, servers_own};
+use super::servers::{Meetings, Met};
 use crate::cluster::{Cluster, Component, Evidence, Instance, Node};
 use crate::version::{Effective, KubeVersion, Minor, Observed};
 
@@ -53,6 +53,8 @@ pub struct Census {
     nodes: Vec<u32>,
     /// The group of each instance.
     instances: Vec<u32>,
+    /// Which kube-apiservers each of them meets. No kubelet's version is part of it, so it outlasts changes of nodes.
+    meetings: Meetings,
 }
 
 impl Census {
@@ -64,6 +66,7 @@ impl Census {
             slots: Box::new([0; SLOTS]),
             nodes: Vec::with_capacity(cluster.nodes().len()),
             instances: Vec::with_capacity(cluster.instances().len()),
+            meetings: Meetings::of(cluster),
         };
         let control_plane: Arc<str> = "control-plane".into();
         let (unknown, clients): (Arc<str>, Arc<str>) = ("unknown".into(), "clients".into());
@@ -79,7 +82,7 @@ impl Census {
                 Component::Kubectl => &clients,
                 _ => &control_plane,
             };
-            let group = census.group_of_instance(cluster, instance, pool);
+            let group = census.group_of_instance(instance, pool);
             census.instances.push(group);
         }
         for node in cluster.nodes() {
@@ -145,11 +148,12 @@ impl Census {
     }
 
     fn group_of_node(&mut self, node: &Node) -> u32 {
-        self.group(Component::Kubelet, &node.pool, (&node.kubelet, node.evidence), Met::All, None)
+        let met = self.meetings.of_kubelet(node);
+        self.group(Component::Kubelet, &node.pool, (&node.kubelet, node.evidence), met, None)
     }
 
-    fn group_of_instance(&mut self, cluster: &Cluster, instance: &Instance, pool: &Arc<str>) -> u32 {
-        let met = servers_own(cluster, instance);
+    fn group_of_instance(&mut self, instance: &Instance, pool: &Arc<str>) -> u32 {
+        let met = self.meetings.of_instance(instance);
         let emulation = instance.effective.map(Effective::emulation);
         self.group(instance.component, pool, (&instance.version, instance.evidence), met, emulation)
     }
@@ -306,7 +310,8 @@ mod tests {
     use crate::skew::policy::Policy;
     use crate::skew::{assess, assess_counted};
 
-    const VERSIONS: [&str; 6] = ["v1.36.4", "v1.35.7", "v1.36.4+k3s1", "", "nonsense", "v1.33.1"];
+    const VERSIONS: [&str; 7] =
+        ["v1.36.4", "v1.35.7", "v1.36.4+k3s1", "", "nonsense", "v1.33.1", "v1.37.1+k3s1"];
 
     proptest::proptest! {
         #[test]
@@ -315,7 +320,13 @@ mod tests {
             changes in proptest::collection::vec((0usize..40, 0..VERSIONS.len(), proptest::bool::ANY), 0..60),
         ) {
             let kubelets: Vec<&str> = begin.iter().map(|n| VERSIONS[*n]).collect();
-            let mut cluster = cluster(&["v1.36.4", "v1.37.1"], "v1.36.4", &kubelets);
+            let mut cluster = cluster(&["v1.36.4", "v1.37.1+k3s1"], "v1.36.4", &kubelets);
+            // The newer kube-apiserver is one service with the first kubelet.
+            cluster.change_instances(|instance| {
+                if &*instance.name == "cp-2" {
+                    instance.node = Some("n-1".into());
+                }
+            });
             let mut census = Census::of(&cluster);
             for (place, version, gpu) in changes {
                 let place = place % cluster.nodes().len();

@@ -4,13 +4,15 @@
 //! function to a whole [`Cluster`](crate::cluster::Cluster), groups what it sees, and says what is wrong
 //! (`findings.rs`) and what is in the way of the next minor (`next.rs`). [`lifecycle`] knows when maintenance ends.
 //! Nothing here says how to print or store a judgement. The invariant: adding a component never removes a violation,
-//! and an unknown version never adds one; it only makes the verdict [`Verdict::Unknown`] where no violation is certain.
+//! unless it is the one kube-apiserver that another talks to, and an unknown version never adds one; it only makes the
+//! verdict [`Verdict::Unknown`] where no violation is certain.
 
 mod assess;
 mod census;
 mod findings;
 pub mod lifecycle;
 mod next;
+mod one_service;
 pub mod policy;
 mod row;
 mod samples;
@@ -22,6 +24,7 @@ pub use assess::{Assessment, assess, assess_counted};
 pub use census::Census;
 pub use findings::{Severity, SkewFinding};
 pub use next::{NextMinor, webhooks_in_the_way};
+pub(crate) use one_service::{OneService, comes_with_kubelet};
 pub use row::Row;
 pub use samples::{SAMPLES, sample_names};
 pub(crate) use servers::effective;

@@ -80,7 +80,8 @@ pub(super) fn row(
     policy: &Policy,
 ) -> Row {
     let component = seen.key.component;
-    // kubeadm moves the controllers of a node with its kube-apiserver, while those of other nodes are behind.
+    // kubeadm moves the controllers of a node with its kube-apiserver, while those of other nodes are behind; k3s and
+    // RKE2 move its kubelet and kube-proxy, too.
     let ahead = all.zip(seen.version.minor()).is_some_and(|(all, minor)| minor > all.oldest);
     let judged = seen.version.minor().zip(servers).map(|(binary, servers)| {
         let running = Running { binary, emulation: seen.key.emulation };
@@ -91,11 +92,11 @@ pub(super) fn row(
         None | Some(Judgement::Undecided { .. }) => Standing::Unknown,
         Some(Judgement::TooOld { .. } | Judgement::TooNew { .. }) => Standing::Unsupported,
         Some(Judgement::Within { .. }) if component == Component::KubeApiserver => Standing::Supported,
-        Some(Judgement::Within { behind, .. }) if component.is_controller() && (behind > 0 || ahead) => {
-            Standing::Transitional
-        }
         // Nobody's kubectl keeps a control plane from moving on.
         Some(Judgement::Within { .. }) if component == Component::Kubectl => Standing::Supported,
+        Some(Judgement::Within { behind, .. }) if ahead || component.is_controller() && behind > 0 => {
+            Standing::Transitional
+        }
         Some(Judgement::Within { headroom: 0, .. }) if !component.is_controller() => Standing::AtLimit,
         Some(Judgement::Within { .. }) => Standing::Supported,
     };

@@ -4,8 +4,12 @@
 //! which of them a component talks to. What they allow it is decided by [`super::policy`]. The invariant: where a
 //! component's own kube-apiservers cannot be told, it meets all of them, which allows least.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::one_service::{OneService, comes_with_kubelet};
 use super::policy::Servers;
-use crate::cluster::{Cluster, Component, Instance, Reach};
+use crate::cluster::{Cluster, Component, Instance, Node, Reach};
 use crate::version::{Effective, Minor};
 
 /// Which kube-apiservers the members talk to.
@@ -38,24 +42,67 @@ pub(crate) fn effective(server: &Instance) -> Option<Effective> {
     Some(said.unwrap_or(Effective::plain(binary)))
 }
 
-/// The kube-apiservers that `instance` talks to. Where its own cannot be told, all of them: that allows least.
-pub(super) fn servers_own(cluster: &Cluster, instance: &Instance) -> Met {
-    let node = match instance.reach {
-        Reach::Local => instance.node.as_ref(),
-        Reach::Any => None,
-    };
-    let Some(node) = node else { return Met::All };
-    let own: Vec<&Instance> =
-        cluster.of(Component::KubeApiserver).filter(|server| server.node.as_ref() == Some(node)).collect();
-    if own.is_empty() {
-        return Met::All;
+/// The kube-apiservers of one node.
+#[derive(Clone, Copy, Debug)]
+struct NodesOwn {
+    /// Those whose version is known.
+    known: Option<Servers>,
+    /// The node's kubelet is one service with them.
+    one_service: bool,
+}
+
+/// Who meets which kube-apiservers.
+#[derive(Clone, Debug)]
+pub(super) struct Meetings {
+    all: Option<Servers>,
+    /// By the node that they are on.
+    own: BTreeMap<Arc<str>, NodesOwn>,
+}
+
+impl Meetings {
+    /// Those of `cluster`.
+    pub(super) fn of(cluster: &Cluster) -> Self {
+        let one_service = OneService::of(cluster);
+        let mut on: BTreeMap<&Arc<str>, Vec<&Instance>> = BTreeMap::new();
+        for server in cluster.of(Component::KubeApiserver) {
+            if let Some(node) = &server.node {
+                on.entry(node).or_default().push(server);
+            }
+        }
+        let own = on.into_iter().map(|(node, servers)| {
+            let known = Servers::of(servers.into_iter().filter_map(effective));
+            (Arc::clone(node), NodesOwn { known, one_service: one_service.has(node) })
+        });
+        Self { all: servers_of(cluster), own: own.collect() }
     }
-    let met = Servers::of(own.into_iter().filter_map(effective));
-    let all = servers_of(cluster);
-    // While its own does not say its version, it is judged by the others, if that finds nothing wrong: its own is not
-    // known to be another than they are.
-    let suits = |all: Servers| {
-        instance.version.minor().is_some_and(|minor| minor <= all.emulated && minor.next() >= all.newest)
-    };
-    if met == all || met.is_none() && all.is_some_and(suits) { Met::All } else { Met::Own(met) }
+
+    /// The kube-apiservers that `instance` talks to. Where its own cannot be told, all of them: that allows least.
+    pub(super) fn of_instance(&self, instance: &Instance) -> Met {
+        let along = comes_with_kubelet(instance);
+        if instance.reach == Reach::Any && !along {
+            return Met::All;
+        }
+        let own = instance.node.as_ref().and_then(|node| self.own.get(node));
+        let own = own.filter(|own| instance.reach == Reach::Local || along && own.one_service);
+        self.met(own, instance.version.minor())
+    }
+
+    /// The kube-apiservers that the kubelet of `node` talks to: its own where both are one service, else any.
+    pub(super) fn of_kubelet(&self, node: &Node) -> Met {
+        let own = self.own.get(&node.name).filter(|own| own.one_service);
+        self.met(own, node.kubelet.minor())
+    }
+
+    fn met(&self, own: Option<&NodesOwn>, minor: Option<Minor>) -> Met {
+        let Some(NodesOwn { known, .. }) = own.copied() else { return Met::All };
+        // While its own does not say its version, it is judged by the others, if that finds nothing wrong: its own is not
+        // known to be another than they are.
+        let suits =
+            |all: Servers| minor.is_some_and(|minor| minor <= all.emulated && minor.next() >= all.newest);
+        if known == self.all || known.is_none() && self.all.is_some_and(suits) {
+            Met::All
+        } else {
+            Met::Own(known)
+        }
+    }
 }

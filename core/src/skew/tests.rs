@@ -1,5 +1,6 @@
 //! The judgement by tables of versions, and what it says in words.
 
+mod one_service;
 mod properties;
 
 use expect_test::{Expect, expect};

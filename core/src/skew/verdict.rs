@@ -39,8 +39,8 @@ pub enum Standing {
     Unknown,
     /// Inside, but the next control-plane minor would put it outside.
     AtLimit,
-    /// A controller one minor behind: allowed only while an upgrade is under way (policy, "are expected to match"). Or one
-    /// at the minor of the kube-apiserver of its own node, the only one it talks to, while another is still behind.
+    /// A controller one minor behind: allowed only while an upgrade is under way (policy, "are expected to match"). Or
+    /// what is at the minor of the kube-apiserver of its own node, the only one it talks to, while another is still behind.
     Transitional,
     /// Inside the policy, and nothing of the above.
     Supported,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, Component, Evidence, Instance, Reach};
 use crate::skew::policy::{Judgement, Policy, RuleSubject, Servers};
+use crate::skew::{OneService, comes_with_kubelet};
 use crate::upgrade::{Member, Unit};
 use crate::version::{Effective, KubeVersion};
 
@@ -78,7 +79,7 @@ struct OnNodes<'a> {
     /// A kube-apiserver runs there.
     hosts: BTreeSet<&'a Arc<str>>,
     /// A kube-apiserver is part of the same service as the kubelet.
-    of_one_process: BTreeSet<&'a Arc<str>>,
+    of_one_service: OneService<'a>,
     /// The kube-proxies that come with the kubelet, and their versions.
     taken_along: BTreeMap<&'a Arc<str>, Vec<(&'a Instance, &'a KubeVersion)>>,
 }
@@ -87,7 +88,7 @@ impl ClusterState {
     /// `unit` is what the plan moves together.
     pub(super) fn of(cluster: &Cluster, members: &[Member<'_>], unit: Unit) -> Self {
         let mut state = Self { parts: Vec::new() };
-        let mut on = OnNodes::default();
+        let mut on = OnNodes { of_one_service: OneService::of(cluster), ..OnNodes::default() };
         for instance in cluster.instances() {
             let Some(version) = instance.version.known() else { continue };
             let component = instance.component;
@@ -95,20 +96,14 @@ impl ClusterState {
             if component == Component::Kubectl || proxy && instance.evidence == Evidence::SameProcess {
                 continue;
             }
-            let rke2 = version.suffix().contains("rke2");
-            // RKE2 runs it as a static pod of the service that is the kubelet.
             let kubelet = || instance.node.as_ref().filter(|node| knows_kubelet(cluster, node));
-            if let Some(node) = kubelet().filter(|_| proxy && rke2) {
+            if let Some(node) = kubelet().filter(|_| comes_with_kubelet(instance)) {
                 on.taken_along.entry(node).or_default().push((instance, version));
                 continue;
             }
             let place = instance.node.as_ref().unwrap_or(&instance.name);
-            let server = component == Component::KubeApiserver;
-            if server {
+            if component == Component::KubeApiserver {
                 on.hosts.insert(place);
-            }
-            if instance.evidence == Evidence::SameProcess || server && rke2 {
-                on.of_one_process.insert(place);
             }
             // One that finds its kube-apiserver by a Service or a load balancer is no part of its node.
             let roams = component == Component::CloudControllerManager && instance.reach != Reach::Local;
@@ -146,8 +141,8 @@ impl ClusterState {
                     place: node.name.clone(),
                     node: Some(node.name.clone()),
                     version: version.clone(),
-                    // A kubelet in the process of a kube-apiserver talks to that one.
-                    reach: if on.of_one_process.contains(&node.name) { Reach::Local } else { Reach::Any },
+                    // A kubelet that is one service with a kube-apiserver talks to that one.
+                    reach: if on.of_one_service.has(&node.name) { Reach::Local } else { Reach::Any },
                     ours,
                     follows: None,
                 });

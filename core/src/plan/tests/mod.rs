@@ -2,6 +2,7 @@
 
 mod brute;
 mod limits;
+mod one_service;
 mod search;
 mod steps;
 mod vendors;
