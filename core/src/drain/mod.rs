@@ -7,6 +7,7 @@
 //! called empty only when it was empty after the settling time; and two open nodes never wait for each other's pods.
 
 mod batch;
+mod deleted;
 mod emptying;
 mod in_line;
 mod node;

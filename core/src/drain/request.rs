@@ -11,6 +11,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::batch::{Batch, NotAdmitted};
+use super::deleted::{Deleted, left_behind};
 use super::emptying::PodLeft;
 use super::in_line::InLine;
 use super::node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain};
@@ -192,14 +193,13 @@ pub fn decide<'c>(request: &DrainRequest, world: DrainWorld<'c, '_>) -> DrainDec
 }
 
 /// What is due about a node, unless the drain halts.
-#[derive(Clone, Copy)]
 enum Due<'c> {
     /// That it is cordoned.
     Cordon(&'c Node),
     /// That its pods are asked to leave.
     Leaving(&'c Node, NodeDrain),
     /// That its pods are read by a request of their own.
-    Reread(&'c Node),
+    Reread(Arc<str>),
 }
 
 struct DrainRound<'c, 'w, 'r> {
@@ -226,9 +226,7 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
         }
         let Some(node) = self.world.cluster.node(name) else {
             return match state {
-                NodeState::Draining(drain) => {
-                    (NodeState::Drained { at: now, took: now.duration_since(drain.begun) }, None)
-                }
+                NodeState::Draining(drain) => self.deleted(name, drain),
                 _ => failed("there is no such node"),
             };
         };
@@ -259,6 +257,18 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
             NodeState::Cordoned(line) => self.turn(node, line),
             NodeState::Draining(drain) => self.draining(node, drain),
             NodeState::Drained { .. } | NodeState::Failed { .. } => (state, None),
+        }
+    }
+
+    /// What becomes of a node whose Node was deleted in the middle of its drain.
+    fn deleted(&self, name: &Arc<str>, drain: NodeDrain) -> (NodeState, Option<Due<'c>>) {
+        let DrainWorld { cluster, memory, confirmed, reread, now, .. } = self.world;
+        let read = (reread.get(name).copied(), confirmed.contains_key(name));
+        let policy = &self.request.policy;
+        match left_behind(cluster, name, policy, (memory, &self.budgets), read, now) {
+            Deleted::Empty => (NodeState::Drained { at: now, took: now.duration_since(drain.begun) }, None),
+            Deleted::Left(why) => (NodeState::Failed { why: NotDrained::Because(why) }, None),
+            Deleted::Unread => (NodeState::Draining(drain), Some(Due::Reread(Arc::clone(name)))),
         }
     }
 
@@ -399,7 +409,7 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
         let due = match step {
             DrainStep::Doubtful { left, .. } => {
                 self.decision.left.insert(name(), left);
-                return (NodeState::Draining(drain), Some(Due::Reread(node)));
+                return (NodeState::Draining(drain), Some(Due::Reread(name())));
             }
             DrainStep::GivenUp { why, left } => {
                 if !matches!(why, GivenUp::Late { .. }) {
@@ -416,7 +426,7 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
             DrainStep::Empty if self.is_confirmed(node, drain) => {
                 return (NodeState::Drained { at: now, took: now.duration_since(drain.begun) }, None);
             }
-            DrainStep::Empty => Some(Due::Reread(node)),
+            DrainStep::Empty => Some(Due::Reread(name())),
         };
         (NodeState::Draining(NodeDrain { stalled: None, ..drain }), due)
     }
@@ -432,7 +442,7 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
     fn ask(&mut self, due: Due<'c>) {
         match due {
             Due::Cordon(node) => self.decision.actions.push(DrainAction::Cordon(node.reference())),
-            Due::Reread(node) => self.decision.actions.push(DrainAction::Reread(Arc::clone(&node.name))),
+            Due::Reread(name) => self.decision.actions.push(DrainAction::Reread(name)),
             Due::Leaving(node, drain) => {
                 let DrainAsks { drain, permits, forced, reread, left, again_at } =
                     drain.ask(node, self.view(node), &mut self.budgets);

@@ -1,5 +1,6 @@
 //! A drain, decision by decision.
 
+mod ended;
 mod turns;
 
 use super::*;
