@@ -7,6 +7,7 @@
 
 mod campaigns;
 mod crowded;
+mod interrupted;
 mod watcher;
 
 use std::collections::BTreeMap;

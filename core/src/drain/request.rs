@@ -37,7 +37,7 @@ pub struct DrainRequest {
     pub give_back: bool,
     /// The value of the cordon annotation, `drain:<since>/<who>`: the same on all nodes of this drain.
     pub mark: String,
-    /// It was told to stop: nothing new is asked for.
+    /// It was told to stop: nothing new is asked for, and every node that is not drained yet is given up.
     pub stopped: bool,
 }
 
@@ -224,6 +224,10 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
         if state.is_final() {
             return (state, None);
         }
+        // It ends here whatever else is true of it, so that what it looks like afterwards is not taken for another's doing.
+        if self.request.stopped {
+            return failed("interrupted");
+        }
         let Some(node) = self.world.cluster.node(name) else {
             return match state {
                 NodeState::Draining(drain) => self.deleted(name, drain),
@@ -249,7 +253,7 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
                     }
                     self.wake(until);
                 }
-                (NodeState::Waiting, Some(Due::Cordon(node)).filter(|_| !self.request.stopped))
+                (NodeState::Waiting, Some(Due::Cordon(node)))
             }
             NodeState::Cordoned(_) | NodeState::Draining(_) if !node.unschedulable => {
                 failed("was uncordoned by someone else while it drained")
@@ -276,9 +280,7 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
     fn turn(&mut self, node: &'c Node, line: InLine) -> (NodeState, Option<Due<'c>>) {
         let together = after(line.since, TOGETHER);
         let at_once = self.request.concurrency.max(1);
-        let waits = if self.request.stopped {
-            "stopped".to_owned()
-        } else if self.world.now < together && self.cordons_are_missing(node) {
+        let waits = if self.world.now < together && self.cordons_are_missing(node) {
             self.wake(together);
             "waits until the others are cordoned".to_owned()
         } else if self.batch.len() >= at_once {

@@ -41,6 +41,8 @@ const TICK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Interrupts within this time after the first count as the same one.
 const ONE_PRESS: Duration = Duration::from_millis(500);
+/// How long an interrupted drain tries to make schedulable again what it cordoned, where that was asked for.
+const GIVES_BACK: Duration = Duration::from_secs(30);
 /// How long a node gets no new request after one that failed for another reason than a lost race.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// How long a node gets no new request after one that read its pods and found some that have to leave.
@@ -78,12 +80,17 @@ impl Driven for Draining {
 
     async fn look(&mut self) -> Result<NextLook, String> {
         self.kept.queue.forget();
-        // While a watch is broken, the drain decides nothing; the watches open again by themselves.
-        if let Err(unseen) = self.seen() {
-            self.trouble(DrainTrouble::Watch, &unseen.line)?;
-            return Ok(NextLook::Again(TICK));
+        match self.seen() {
+            Ok(()) => self.kept.troubles.ends(&DrainTrouble::Watch),
+            // While a watch is broken, the drain decides nothing; the watches open again by themselves. One that is told to
+            // stop only gives nodes back, for which it need not see what changes.
+            Err(unseen) => {
+                self.trouble(DrainTrouble::Watch, &unseen.line)?;
+                if !self.request.stopped {
+                    return Ok(NextLook::Again(TICK));
+                }
+            }
         }
-        self.kept.troubles.ends(&DrainTrouble::Watch);
         let (done, again) = self.once()?;
         Ok(if done { NextLook::Done } else { NextLook::Again(again) })
     }
@@ -103,6 +110,13 @@ impl Driven for Draining {
                 self.kept.interrupted = Some(Instant::now());
                 self.request.stopped = true;
                 self.kept.queue.forget();
+                if self.request.give_back {
+                    self.teller.note(
+                        "interrupted: asks no more pods, uncordons what is not drained, and waits for answers; again: quits",
+                    )?;
+                    // Its looks go on until all is given back, or the time for that is over.
+                    return Ok(Interrupt::Nothing);
+                }
                 self.teller.note("interrupted: asks no more pods, and waits for answers; again: quits")?;
                 Ok(Interrupt::Settle)
             }
@@ -279,13 +293,14 @@ impl Draining {
         let DrainDecision { actions, states, again_at, done, .. } = decision;
         self.kept.states = states;
         self.kept.busy.retain(|_, until| until.is_none_or(|until| until > Instant::now()));
-        for action in actions {
+        let over = self.kept.interrupted.is_some_and(|at| at.elapsed() >= GIVES_BACK);
+        for action in actions.into_iter().filter(|_| !over) {
             self.act(action);
         }
         self.send_evictions()?;
         let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
         let next = [again_at, self.kept.sent.next()].into_iter().flatten().min().map_or(TICK, until);
-        Ok((done && self.kept.running.is_empty(), next.clamp(Duration::from_millis(5), TICK)))
+        Ok(((done || over) && self.kept.running.is_empty(), next.clamp(Duration::from_millis(5), TICK)))
     }
 
     fn act(&mut self, action: DrainAction) {

@@ -121,8 +121,8 @@ pub(super) struct DrainArgs {
     /// may still put pods on the node. With 0, one look at the empty node is enough, as for kubectl.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = time)]
     settle: SignedDuration,
-    /// Make nodes that are not drained schedulable again, where this command cordoned them, or an earlier one of the same
-    /// user on the same machine.
+    /// Make nodes that are not drained schedulable again, also after an interrupt, where this command cordoned them, or an
+    /// earlier one of the same user on the same machine.
     #[arg(long)]
     uncordon_on_failure: bool,
     /// Write into the conditions `DrainInProgress` and `Drained` of each node how its drain stands (KEP-5683).
