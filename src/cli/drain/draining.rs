@@ -19,7 +19,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::absent::absent_node;
-use super::super::exit::EXIT_INTERRUPTED;
 use super::display::{Event, Teller};
 use super::kept::{DrainKept, NodeChange, Reply};
 use super::reread::PodsRead;
@@ -262,8 +261,8 @@ impl Draining {
         self.foretell()?;
         let changes = self.changes.clone();
         match drive(&mut self, &changes, BETWEEN_DECISIONS, interrupts).await? {
-            Conclusion::Settled => self.finish(),
-            Conclusion::Quit => Ok(EXIT_INTERRUPTED),
+            // Who quits is told, too, what stays behind.
+            Conclusion::Settled | Conclusion::Quit => self.finish(),
         }
     }
 
@@ -311,6 +310,7 @@ impl Draining {
                     return;
                 }
                 let mark = self.request.mark.clone();
+                self.kept.cordoning.insert(Arc::clone(&node.name));
                 self.kept.running.spawn(async move {
                     let sent = node::cordon(&effects, &Authority::Person, &node, &mark, false).await;
                     Reply::Node(node.name, NodeChange::Cordoned, sent.map(Box::new))
@@ -360,6 +360,9 @@ impl Draining {
 
     /// Takes in the outcome of a request.
     fn answered(&mut self, reply: Reply) -> Result<(), String> {
+        if let Reply::Node(name, NodeChange::Cordoned, _) = &reply {
+            self.kept.cordoning.remove(name);
+        }
         match reply {
             Reply::Node(name, change, Ok(node)) => {
                 self.kept.busy.remove(&name);

@@ -70,6 +70,8 @@ pub(super) struct DrainKept {
     pub(super) running: JoinSet<Reply>,
     /// Nodes that get no new request yet: `None` while one is under way, or the time until which a failed one holds it.
     pub(super) busy: BTreeMap<Arc<str>, Option<Instant>>,
+    /// Nodes whose cordon was sent and has no answer yet.
+    pub(super) cordoning: BTreeSet<Arc<str>>,
     /// Pods whose eviction the server accepted and that are not gone yet: node and name, by UID.
     pub(super) asked: BTreeMap<Arc<str>, (Arc<str>, String)>,
     /// What the drain waits for, by node and by the budget or pod that holds it up.

@@ -97,13 +97,30 @@ fn who_interrupts_a_drain_that_does_not_give_back_is_told_what_stays_cordoned() 
 #[test]
 fn a_drain_that_cannot_give_back_ends_nevertheless_and_says_what_stays_cordoned() {
     let ((), wrong) = virtually(async || {
-        let fault = (1, &["patch~nodes~worker-2 refuse:503"][..]);
-        let Ended { code, said, took, calls, .. } = ended(fault, &[3], gives_back).await;
+        for (at, longest) in [(&[3][..], 50), (&[3, 5][..], 6)] {
+            let fault = (1, &["patch~nodes~worker-2 refuse:503"][..]);
+            let Ended { code, said, took, calls, .. } = ended(fault, at, gives_back).await;
+            assert_eq!(code, Ok(130), "{said}");
+            assert!(took <= Duration::from_secs(longest), "{took:?}: {said}");
+            assert!(said.ends_with("to undo: evenkeel uncordon worker-2\n"), "{said}");
+            let patches = calls.iter().filter(|call| call.line() == "patch nodes worker-2").count();
+            assert!(patches < 25, "{patches} patches: {said}");
+        }
+    });
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn who_interrupts_twice_is_told_what_may_be_cordoned() {
+    let ((), wrong) = virtually(async || {
+        let late = (0, &["patch~nodes~worker-2 late:8"][..]);
+        let Ended { code, said, took, .. } = ended(late, &[2, 4], |_| ()).await;
         assert_eq!(code, Ok(130), "{said}");
-        assert!(took <= Duration::from_secs(50), "{took:?}: {said}");
-        assert!(said.ends_with("to undo: evenkeel uncordon worker-2\n"), "{said}");
-        let patches = calls.iter().filter(|call| call.line() == "patch nodes worker-2").count();
-        assert!(patches < 25, "{patches} patches: {said}");
+        assert!(took < Duration::from_secs(5), "{took:?}: {said}");
+        assert!(said.contains("left cordoned and not drained: worker-1\n"), "{said}");
+        let perhaps = "perhaps left cordoned, because no answer came yet: worker-2\n";
+        assert!(said.contains(perhaps), "{said}");
+        assert!(said.ends_with("to undo: evenkeel uncordon worker-1 worker-2\n"), "{said}");
     });
     assert!(wrong.is_empty(), "{wrong:?}");
 }
