@@ -15,7 +15,7 @@ mod rehearse;
 mod reread;
 mod waited;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use jiff::SignedDuration;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use super::absent::absent_node;
+use super::absent::absent;
 use super::args::ClusterArgs;
 use super::connect;
 use super::exit::{EXIT_FINDINGS, EXIT_OK};
@@ -295,26 +295,40 @@ async fn taken_off(read: &Client, effects: &Effects, node: &Node) -> Result<(), 
     }
 }
 
+/// What was `found` of these names, each once. The error is one line that names all that are not there.
+fn named<'n, T>(found: &'n BTreeMap<Arc<str>, T>, names: &[String]) -> Result<Vec<&'n T>, String> {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    let mut seen = BTreeSet::new();
+    let names = names.iter().map(|name| name.strip_prefix("node/").unwrap_or(name));
+    for name in names.filter(|name| seen.insert(*name)) {
+        match found.get(name) {
+            Some(node) => known.push(node),
+            None => unknown.push(escape(name)),
+        }
+    }
+    if unknown.is_empty() {
+        return Ok(known);
+    }
+    let why = absent(&format!("node {}", unknown.join(" or ")), "kubectl get nodes");
+    Err(format!("{why}; no node was changed"))
+}
+
 /// Makes nodes schedulable again that a drain of ours cordoned, and no other.
 pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
     let config = connect::config(&args.cluster, "uncordon").await?;
     let read = read_client(&config).map_err(|error| one_line(&error))?;
     let effects = Effects::new(effects_client(&config).map_err(|error| one_line(&error))?);
     let found = listed(&read, args.selector.as_ref()).await?;
-    let wanted: Vec<Arc<str>> = if args.nodes.is_empty() {
-        found.keys().cloned().collect()
-    } else {
-        args.nodes.iter().map(|name| name.strip_prefix("node/").unwrap_or(name).into()).collect()
-    };
+    let wanted = if args.nodes.is_empty() { found.values().collect() } else { named(&found, &args.nodes)? };
     if wanted.is_empty() {
         return Err("no node has these labels".to_owned());
     }
     let clock = Clock::default();
     let mut teller = Teller::new(args.output, clock.clone());
     let mut left = 0;
-    for name in wanted {
-        let Some(node) = found.get(&name) else { return Err(absent_node(&name)) };
-        let say = |what: &'static str, line: String| Event::of_node(&name, what, line);
+    for node in wanted {
+        let name = &node.name;
+        let say = |what: &'static str, line: String| Event::of_node(name, what, line);
         let event = match node.cordoned_by.as_deref().and_then(CordonMark::read) {
             Some(CordonMark::Drain { since, by }) => match taken_off(&read, &effects, node).await {
                 Ok(()) if args.node_conditions => {
@@ -360,4 +374,22 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
     }
     teller.end(&DrainTold::default())?;
     Ok(if left > 0 { EXIT_FINDINGS } else { EXIT_OK })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_known_before_the_first_node_is_uncordoned() {
+        let found: BTreeMap<Arc<str>, u8> = [("a".into(), 1), ("b".into(), 2)].into();
+        let named = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            named(&found, &names).map(|nodes| nodes.into_iter().copied().collect::<Vec<_>>())
+        };
+        assert_eq!(named(&["b", "node/a", "b"]), Ok(vec![2, 1]));
+        let unknown =
+            "there is no node gone or away; kubectl get nodes says which there are; no node was changed";
+        assert_eq!(named(&["a", "gone", "b", "node/away"]), Err(unknown.to_owned()));
+    }
 }
