@@ -8,6 +8,7 @@
 mod campaigns;
 mod crowded;
 mod interrupted;
+mod unseen;
 mod watcher;
 
 use std::collections::BTreeMap;
@@ -114,7 +115,7 @@ fn request(clock: &Clock) -> DrainRequest {
         },
         give_back: false,
         mark: CordonMark::of_drain(clock.now(), "test"),
-        stopped: false,
+        stopped: None,
     }
 }
 

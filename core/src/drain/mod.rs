@@ -15,6 +15,7 @@ mod not_drained;
 mod policy;
 mod refused_patches;
 mod request;
+mod unseen;
 mod volumes;
 
 pub use batch::{Batch, NotAdmitted};
@@ -27,3 +28,4 @@ pub use refused_patches::RefusedPatches;
 pub use request::{
     DrainAction, DrainDecision, DrainRequest, DrainWorld, NodeState, TOGETHER, decide, refusal,
 };
+pub use unseen::DrainUnseen;

@@ -37,8 +37,8 @@ pub struct DrainRequest {
     pub give_back: bool,
     /// The value of the cordon annotation, `drain:<since>/<who>`: the same on all nodes of this drain.
     pub mark: String,
-    /// It was told to stop: nothing new is asked for, and every node that is not drained yet is given up.
-    pub stopped: bool,
+    /// Why it stops: nothing new is asked for, and every node that is not drained yet is given up for this reason.
+    pub stopped: Option<Arc<str>>,
 }
 
 /// How far a drain is with one node.
@@ -225,8 +225,8 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
             return (state, None);
         }
         // It ends here whatever else is true of it, so that what it looks like afterwards is not taken for another's doing.
-        if self.request.stopped {
-            return failed("interrupted");
+        if let Some(why) = &self.request.stopped {
+            return failed(why);
         }
         let Some(node) = self.world.cluster.node(name) else {
             return match state {
@@ -397,8 +397,8 @@ impl<'c: 'r, 'w, 'r: 'w> DrainRound<'c, 'w, 'r> {
 
     fn view(&self, node: &Node) -> DrainView<'c, 'w> {
         let DrainWorld { cluster, memory, now, reread, .. } = self.world;
-        let DrainRequest { policy, stopped, .. } = self.request;
-        DrainView { cluster, memory, policy, stopped: *stopped, reread: reread.get(&node.name).copied(), now }
+        let (policy, stopped) = (&self.request.policy, self.request.stopped.is_some());
+        DrainView { cluster, memory, policy, stopped, reread: reread.get(&node.name).copied(), now }
     }
 
     fn draining(&mut self, node: &'c Node, drain: NodeDrain) -> (NodeState, Option<Due<'c>>) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use evenkeel_core::cluster::{Cluster, Parts, Surroundings, Traits};
 use evenkeel_core::disruption::answer::Answer;
-use evenkeel_core::drain::{DrainAction, DrainDecision, DrainRequest, DrainWorld, decide};
+use evenkeel_core::drain::{DrainAction, DrainDecision, DrainRequest, DrainUnseen, DrainWorld, decide};
 use futures::Stream;
 use jiff::Timestamp;
 use kube::{Api, Client};
@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Interrupts within this time after the first count as the same one.
 const ONE_PRESS: Duration = Duration::from_millis(500);
-/// How long an interrupted drain tries to make schedulable again what it cordoned, where that was asked for.
+/// How long a drain that stops tries to make schedulable again what it cordoned, where that was asked for.
 const GIVES_BACK: Duration = Duration::from_secs(30);
 /// How long a node gets no new request after one that failed for another reason than a lost race.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -80,15 +80,12 @@ impl Driven for Draining {
     async fn look(&mut self) -> Result<NextLook, String> {
         self.kept.queue.forget();
         match self.seen() {
-            Ok(()) => self.kept.troubles.ends(&DrainTrouble::Watch),
-            // While a watch is broken, the drain decides nothing; the watches open again by themselves. One that is told to
-            // stop only gives nodes back, for which it need not see what changes.
-            Err(unseen) => {
-                self.trouble(DrainTrouble::Watch, &unseen.line)?;
-                if !self.request.stopped {
-                    return Ok(NextLook::Again(TICK));
-                }
+            Ok(()) => {
+                self.kept.unseen = None;
+                self.kept.troubles.ends(&DrainTrouble::Watch);
             }
+            Err(unseen) if self.stops_unseen(&unseen)? => {}
+            Err(_) => return Ok(NextLook::Again(TICK)),
         }
         let (done, again) = self.once()?;
         Ok(if done { NextLook::Done } else { NextLook::Again(again) })
@@ -107,8 +104,7 @@ impl Driven for Draining {
             Some(_) => Ok(Interrupt::Quit),
             None => {
                 self.kept.interrupted = Some(Instant::now());
-                self.request.stopped = true;
-                self.kept.queue.forget();
+                self.stop("interrupted".into());
                 if self.request.give_back {
                     self.teller.note(
                         "interrupted: asks no more pods, uncordons what is not drained, and waits for answers; again: quits",
@@ -235,10 +231,11 @@ impl Draining {
         let nodes = self.nodes.values().map(Cache::state);
         let pods = self.pods.values().map(Cache::state);
         let attachments = self.attachments.iter().map(Cache::state);
-        for state in nodes.chain(pods).chain([self.budgets.state()]).chain(attachments) {
-            state.seen(|| "the cluster did not answer in time".to_owned())?;
-        }
-        Ok(())
+        let states = nodes.chain(pods).chain([self.budgets.state()]).chain(attachments);
+        let unseen =
+            states.filter_map(|state| state.seen(|| "the cluster did not answer in time".to_owned()).err());
+        // What is refused is told before what may pass.
+        unseen.min_by_key(|unseen| !unseen.refused).map_or(Ok(()), Err)
     }
 
     pub(super) fn cluster(&self) -> Cluster {
@@ -292,7 +289,7 @@ impl Draining {
         let DrainDecision { actions, states, again_at, done, .. } = decision;
         self.kept.states = states;
         self.kept.busy.retain(|_, until| until.is_none_or(|until| until > Instant::now()));
-        let over = self.kept.interrupted.is_some_and(|at| at.elapsed() >= GIVES_BACK);
+        let over = self.kept.stopped.is_some_and(|at| at.elapsed() >= GIVES_BACK);
         for action in actions.into_iter().filter(|_| !over) {
             self.act(action);
         }
@@ -300,6 +297,28 @@ impl Draining {
         let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
         let next = [again_at, self.kept.sent.next()].into_iter().flatten().min().map_or(TICK, until);
         Ok(((done || over) && self.kept.running.is_empty(), next.clamp(Duration::from_millis(5), TICK)))
+    }
+
+    /// Asks for nothing more, for the reason `why`.
+    fn stop(&mut self, why: Arc<str>) {
+        self.request.stopped.get_or_insert(why);
+        self.kept.stopped.get_or_insert_with(Instant::now);
+        self.kept.queue.forget();
+    }
+
+    /// Whether the drain stops, or has, while the cluster is `unseen`. As long as it hopes, it decides nothing: the watches
+    /// open again by themselves. One that stops only gives nodes back, for which it need not see what changes.
+    fn stops_unseen(&mut self, unseen: &Unseen) -> Result<bool, String> {
+        self.trouble(DrainTrouble::Watch, &unseen.line)?;
+        let now = self.clock.now();
+        // Of an answer 401 only the line tells.
+        let refused = unseen.refused || unseen.line.contains("(HTTP 401)");
+        let since = DrainUnseen::goes_on(self.kept.unseen, refused, now);
+        self.kept.unseen = Some(since);
+        if let Some(why) = since.ends(&self.request, &self.kept.states, &unseen.line, now) {
+            self.stop(why.into());
+        }
+        Ok(self.request.stopped.is_some())
     }
 
     fn act(&mut self, action: DrainAction) {
@@ -383,7 +402,9 @@ impl Draining {
             Reply::Node(name, change, Err(error)) => {
                 // Somebody else changed the node: the core decides again when the watch shows the change.
                 let lost = error.code() == Some(409);
-                let wait = if lost { Duration::from_millis(100) } else { AFTER_FAILURE };
+                // Who sees nothing would lose at once again.
+                let soon = lost && self.kept.unseen.is_none();
+                let wait = if soon { Duration::from_millis(100) } else { AFTER_FAILURE };
                 self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + wait));
                 if lost {
                     self.kept.refused_patches.taken(&name);

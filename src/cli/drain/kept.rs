@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::disruption::{Charge, Sent};
-use evenkeel_core::drain::{NodeState, RefusedPatches};
+use evenkeel_core::drain::{DrainUnseen, NodeState, RefusedPatches};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -88,4 +88,8 @@ pub(super) struct DrainKept {
     pub(super) warned: BTreeSet<Arc<str>>,
     /// When somebody wanted it to end.
     pub(super) interrupted: Option<Instant>,
+    /// When it stopped, because of that or because it sees its cluster no more.
+    pub(super) stopped: Option<Instant>,
+    /// Since when it does not see its cluster.
+    pub(super) unseen: Option<DrainUnseen>,
 }

@@ -105,7 +105,8 @@ pub(super) struct DrainArgs {
     grace_period: i64,
     /// How long each node may take; 0 sets no limit. After 30 seconds a node is given up that the API server does not let
     /// you cordon, and one that no pod can leave without a person's help; but the latter has all of its time where its
-    /// pods are deleted at the end of it (--on-timeout=force).
+    /// pods are deleted at the end of it (--on-timeout=force). While the API server shows nothing, the drain waits, until
+    /// the time of all nodes that are being emptied is over, or the server has refused for two minutes.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = time)]
     timeout: SignedDuration,
     /// What to do with a node that is not drained in time.
@@ -204,7 +205,7 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
         },
         give_back: args.uncordon_on_failure,
         mark: CordonMark::of_drain(clock.now(), &who()),
-        stopped: false,
+        stopped: None,
     };
     let teller = Teller::new(args.output, clock.clone());
     let grace = (args.grace_period >= 0).then_some(args.grace_period.max(1));

@@ -33,7 +33,7 @@ fn drained(
         },
         give_back: false,
         mark: CordonMark::of_drain(now(), "a"),
-        stopped: false,
+        stopped: None,
     };
     change(&mut request);
     let states = begun.map(|seconds| {

@@ -7,12 +7,12 @@ use evenkeel_core::cluster::CORDON_ANNOTATION;
 use evenkeel_core::drain::DrainRequest;
 use evenkeel_sim::faults::Call;
 use futures::stream;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::super::campaign::virtually;
 use super::super::script;
 use super::watcher::{DRAINER, TARGETS};
-use super::{Paper, base, request};
+use super::{FOREVER, Paper, base, request};
 
 /// A drain that has ended.
 pub(super) struct Ended {
@@ -49,8 +49,8 @@ pub(super) async fn ended(
     let (out, notes) = (Box::new(paper.clone()), Box::new(paper.clone()));
     let (client, mut asked) = (process.client(), request(&clock));
     change(&mut asked);
-    let code =
-        evenkeel::cli::drain::run(&client, process.client(), clock, asked, interrupts, out, notes).await;
+    let run = evenkeel::cli::drain::run(&client, process.client(), clock, asked, interrupts, out, notes);
+    let code = timeout(FOREVER, run).await.unwrap_or(Err("goes on for ever".to_owned()));
     let took = begun.elapsed();
     let said = String::from_utf8_lossy(&paper.0.lock().unwrap()).into_owned();
     let calls = cluster.faults().record().into_iter().filter(|call| call.agent == DRAINER).collect();
@@ -104,7 +104,9 @@ fn a_drain_that_cannot_give_back_ends_nevertheless_and_says_what_stays_cordoned(
             assert!(took <= Duration::from_secs(longest), "{took:?}: {said}");
             assert!(said.ends_with("to undo: evenkeel uncordon worker-2\n"), "{said}");
             let patches = calls.iter().filter(|call| call.line() == "patch nodes worker-2").count();
-            assert!(patches < 25, "{patches} patches: {said}");
+            // A server that comes back in time is asked again.
+            let least = if at.len() == 1 { 5 } else { 2 };
+            assert!((least..25).contains(&patches), "{patches} patches: {said}");
         }
     });
     assert!(wrong.is_empty(), "{wrong:?}");

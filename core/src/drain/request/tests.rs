@@ -44,7 +44,7 @@ impl Toy {
                 },
                 give_back: false,
                 mark: CordonMark::of_drain(at(0), "ann"),
-                stopped: false,
+                stopped: None,
             },
             states: BTreeMap::new(),
             confirmed: BTreeMap::new(),
@@ -344,7 +344,7 @@ fn a_drain_that_crashed_goes_on_from_the_cordon() {
 fn a_drain_that_is_told_to_stop_asks_for_nothing_more() {
     let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
     toy.tick();
-    toy.request.stopped = true;
+    toy.request.stopped = Some("interrupted".into());
     toy.run();
     assert_eq!(toy.log[0], "1 cordon n-1");
     assert!(!toy.log.iter().any(|line| line.contains("evict")), "{:?}", toy.log);

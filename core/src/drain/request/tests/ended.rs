@@ -57,7 +57,7 @@ fn a_drain_that_is_told_to_stop_gives_back_what_it_cordoned_where_that_is_asked_
         (0..3).for_each(|_| _ = toy.tick());
         assert!(matches!(toy.states["n-1"], NodeState::Draining(_)), "{:?}", toy.states);
         assert!(matches!(toy.states["n-2"], NodeState::Cordoned(_)), "{:?}", toy.states);
-        toy.request.stopped = true;
+        toy.request.stopped = Some("interrupted".into());
         toy.run()
     };
     expect_test::expect![[r#"
@@ -82,7 +82,7 @@ fn a_drain_that_is_told_to_stop_gives_back_what_it_cordoned_where_that_is_asked_
 fn a_cordon_that_is_answered_after_the_drain_was_told_to_stop_is_given_back() {
     let mut toy = Toy::new(1, vec![pod("web", 1, "n-1")], vec![]);
     toy.request.give_back = true;
-    toy.request.stopped = true;
+    toy.request.stopped = Some("interrupted".into());
     toy.tick();
     let mark = toy.request.mark.clone();
     toy.cluster.change_node("n-1", |node| (node.unschedulable, node.cordoned_by) = (true, Some(mark.into())));
@@ -94,7 +94,7 @@ fn a_node_that_is_drained_already_stays_so_when_the_drain_is_told_to_stop() {
     let mut toy = Toy::new(1, vec![], vec![]);
     toy.request.give_back = true;
     toy.run();
-    toy.request.stopped = true;
+    toy.request.stopped = Some("interrupted".into());
     assert_eq!(toy.run().lines().last(), Some("n-1: drained"), "{:?}", toy.log);
     assert!(!toy.log.iter().any(|line| line.contains("uncordon")), "{:?}", toy.log);
 }
