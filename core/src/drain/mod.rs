@@ -7,6 +7,7 @@
 //! called empty only when it was empty after the settling time; and two open nodes never wait for each other's pods.
 
 mod batch;
+mod conditions;
 mod deleted;
 mod emptying;
 mod in_line;
@@ -19,6 +20,7 @@ mod unseen;
 mod volumes;
 
 pub use batch::{Batch, NotAdmitted};
+pub use conditions::DrainConditions;
 pub use emptying::{Emptying, PodHeld, PodLeft, PodWait, ask_pods, first_wait, pods_held, pods_left};
 pub use in_line::InLine;
 pub use node::{DrainAsks, DrainStep, DrainView, Forced, GivenUp, NodeDrain, yields};

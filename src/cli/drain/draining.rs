@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use evenkeel_core::cluster::{Cluster, Parts, Surroundings, Traits};
 use evenkeel_core::disruption::answer::Answer;
-use evenkeel_core::drain::{DrainAction, DrainDecision, DrainRequest, DrainUnseen, DrainWorld, decide};
+use evenkeel_core::drain::{
+    DrainAction, DrainConditions, DrainDecision, DrainRequest, DrainUnseen, DrainWorld, decide,
+};
 use futures::Stream;
 use jiff::Timestamp;
 use kube::{Api, Client};
@@ -202,9 +204,14 @@ impl Draining {
         self
     }
 
-    /// Writes conditions of a node, if that was asked for.
-    pub(super) fn say_on_node(&mut self, name: &Arc<str>, conditions: &'static [(&'static str, bool)]) {
+    /// Writes conditions of a node, if that was asked for, when those before them are written.
+    pub(super) fn say_on_node(&mut self, name: &Arc<str>, conditions: DrainConditions) {
         let Some(uid) = self.kept.uids.get(name).filter(|_| self.conditions) else { return };
+        if let Some(next) = self.kept.conditions.get_mut(name) {
+            *next = Some(conditions);
+            return;
+        }
+        self.kept.conditions.insert(Arc::clone(name), None);
         let (effects, name, uid) = (self.effects.clone(), Arc::clone(name), Arc::clone(uid));
         let now = self.clock.now();
         self.kept.running.spawn(async move {
@@ -390,15 +397,16 @@ impl Draining {
                 if let Some(cache) = self.nodes.get(&name) {
                     cache.apply_own(*node);
                 }
-                if change == NodeChange::Cordoned {
-                    self.say_on_node(&name, &[("DrainInProgress", true), ("Drained", false)]);
-                }
                 self.teller.tell(Event::of_node(&name, change.text(), change.text()))
             }
-            Reply::Conditions(_, Ok(())) => Ok(()),
-            Reply::Conditions(name, Err(error)) => self
-                .teller
-                .note(&format!("warning: conditions of node/{name} are not written: {}", error.line())),
+            Reply::Conditions(name, sent) => {
+                if let Some(next) = self.kept.conditions.remove(&name).flatten() {
+                    self.say_on_node(&name, next);
+                }
+                let Err(error) = sent else { return Ok(()) };
+                self.teller
+                    .note(&format!("warning: conditions of node/{name} are not written: {}", error.line()))
+            }
             Reply::Node(name, change, Err(error)) => {
                 // Somebody else changed the node: the core decides again when the watch shows the change.
                 let lost = error.code() == Some(409);

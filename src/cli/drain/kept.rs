@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::disruption::{Charge, Sent};
-use evenkeel_core::drain::{DrainUnseen, NodeState, RefusedPatches};
+use evenkeel_core::drain::{DrainConditions, DrainUnseen, NodeState, RefusedPatches};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -86,6 +86,9 @@ pub(super) struct DrainKept {
     pub(super) refused_patches: RefusedPatches,
     /// Nodes about which a warning was given already.
     pub(super) warned: BTreeSet<Arc<str>>,
+    /// Nodes whose conditions are being written, and what is to be written next: of two requests at once, the first
+    /// could arrive last.
+    pub(super) conditions: BTreeMap<Arc<str>, Option<DrainConditions>>,
     /// When somebody wanted it to end.
     pub(super) interrupted: Option<Instant>,
     /// When it stopped, because of that or because it sees its cluster no more.

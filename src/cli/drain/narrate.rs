@@ -77,12 +77,8 @@ impl Draining {
                 self.kept.troubles.ends(&DrainTrouble::Patch(Arc::clone(name)));
                 self.kept.troubles.ends(&DrainTrouble::Reread(Arc::clone(name)));
             }
-            match state {
-                NodeState::Drained { .. } => {
-                    self.say_on_node(name, &[("DrainInProgress", false), ("Drained", true)]);
-                }
-                NodeState::Failed { .. } => self.say_on_node(name, &[("DrainInProgress", false)]),
-                _ => {}
+            if let Some(conditions) = state.conditions(before.as_ref()) {
+                self.say_on_node(name, conditions);
             }
             let event = match state {
                 NodeState::Drained { took, .. } => {
