@@ -15,6 +15,11 @@ pub(super) fn absent(what: &str, list: &str) -> String {
     format!("there is no {what}; {list} says which there are")
 }
 
+/// `what` is there, but cannot be read; `look` is the command that shows it.
+pub(super) fn unreadable(what: &str, why: &str, look: &str) -> String {
+    format!("{what} cannot be read: {why}; {look} shows it as the cluster has it")
+}
+
 /// There is no node called `name`.
 pub(super) fn absent_node(name: &str) -> String {
     absent(&format!("node {}", escape(name)), "kubectl get nodes")

@@ -112,7 +112,9 @@ enum Command {
     Preflight(PreflightArgs),
     /// Say in one line why a node, a pod, a PodDisruptionBudget or a ClusterUpgrade does not move, and what would unblock it.
     ///
-    /// Exit code 0: nothing is in the way, or a ClusterUpgrade goes on without a person; 2: something is; 1: it does not exist or cannot be read; 64: wrong arguments.
+    /// Exit code 0: nothing that was seen is in the way, and the answer says where something was not seen; or a
+    /// ClusterUpgrade goes on without a person; 2: something is in the way; 1: it does not exist or cannot be read; 64:
+    /// wrong arguments.
     #[command(after_help = preflight::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
     /// Show what Evenkeel does, on a cluster that is made up inside this program.

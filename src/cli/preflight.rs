@@ -9,11 +9,11 @@ use std::sync::Arc;
 use clap::Args;
 use evenkeel_core::cluster::{Cluster, Node, Selector};
 use evenkeel_core::disruption::Rules;
-use evenkeel_core::disruption::preflight::{Cause, Question, bounds, causes, explain};
+use evenkeel_core::disruption::preflight::{Cause, ObjectKind, Question, bounds, causes, explain};
 use evenkeel_core::version::escape;
 use jiff::{SignedDuration, Timestamp};
 
-use super::absent::{absent, absent_node};
+use super::absent::{absent, absent_node, unreadable};
 use super::args::{FormArgs, WhereArgs};
 use super::connect;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
@@ -185,6 +185,35 @@ impl Surveyed {
     }
 }
 
+impl Surveyed {
+    /// Why nothing can be said of `thing`, which the cluster lacks: it is not there, or cannot be read.
+    fn without(&self, thing: &DrainObject) -> String {
+        let (what, kind, all, namespace, name) = match thing {
+            DrainObject::Node(name) => ("node", ObjectKind::Node, "nodes", "", name),
+            DrainObject::Pod(namespace, name) => ("pod", ObjectKind::Pod, "pods", namespace.as_str(), name),
+            DrainObject::Budget(namespace, name) => {
+                ("pdb", ObjectKind::Budget, "pdb", namespace.as_str(), name)
+            }
+        };
+        let why = self.survey.unread(kind, namespace, name);
+        let (namespace, name) = (escape(namespace), escape(name));
+        let (what, among) = match namespace.as_str() {
+            "" => (format!("{what} {name}"), String::new()),
+            _ => (format!("{what} {namespace}/{name}"), format!(" -n {namespace}")),
+        };
+        let of_budget = matches!(thing, DrainObject::Budget(..));
+        match why {
+            None if of_budget && self.survey.unseen_budgets().anywhere.is_some() => {
+                format!(
+                    "no {what} is in the files, nor any other; add the output of `kubectl get pdb -A -o json`"
+                )
+            }
+            Some(why) => unreadable(&what, why, &format!("kubectl get {all} {name}{among} -o yaml")),
+            None => absent(&what, &format!("kubectl get {all}{among}")),
+        }
+    }
+}
+
 async fn survey(place: &WhereArgs, command: &str) -> Result<Surveyed, String> {
     if !place.files.is_empty() {
         let survey = Survey::of_files(&place.files)?;
@@ -268,32 +297,28 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
     let rules = args.pods.rules();
     let cluster = &seen.cluster;
     let question = Question { cluster, nodes: Vec::new(), rules: &rules, timeout: None, now: seen.now };
-    // Of a budget or a pod `what`, of which there are `all`.
-    let none = |what: &str, all: &str, namespace: &str, name: &str| {
-        let (namespace, name) = (escape(namespace), escape(name));
-        absent(&format!("{what} {namespace}/{name}"), &format!("kubectl get {all} -n {namespace}"))
-    };
+    let unseen = seen.survey.unseen_budgets();
     let mut subject = Vec::new();
     let explanation = match thing {
         DrainObject::Node(name) => {
-            let node = cluster.node(name).ok_or_else(|| absent_node(name))?;
+            let node = cluster.node(name).ok_or_else(|| seen.without(thing))?;
             subject.push(("Object", format!("node/{}", node.name)));
             if node.unschedulable {
                 let by = node.cordoned_by.as_deref().map_or("somebody else".to_owned(), escape);
                 subject.push(("Cordoned", format!("by {by}")));
             }
-            explain::node(&question, node)
+            explain::node(&question, node, &unseen)
         }
         DrainObject::Pod(namespace, name) => {
             let found = cluster.pod(namespace, name);
-            let pod = found.ok_or_else(|| none("pod", "pods", namespace, name))?;
+            let pod = found.ok_or_else(|| seen.without(thing))?;
             subject.push(("Object", format!("pod/{}/{}", pod.namespace, pod.name)));
             subject.push(("Node", pod.node.to_string()));
-            explain::pod(&question, pod)
+            explain::pod(&question, pod, &unseen)
         }
         DrainObject::Budget(namespace, name) => {
             let found = cluster.budget(namespace, name);
-            let budget = found.ok_or_else(|| none("pdb", "pdb", namespace, name))?;
+            let budget = found.ok_or_else(|| seen.without(thing))?;
             subject.push(("Object", format!("pdb/{}/{}", budget.namespace, budget.name)));
             explain::budget(&question, budget)
         }

@@ -157,17 +157,15 @@ fn text(report: &CauseReport, wide: bool, paint: Paint) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail, here and below.
     let mut line = |title: &str, rest: &str| _ = writeln!(text, "{title:<12}{rest}");
-    let failed = report.failed();
+    let ink = match report.failed() {
+        true => Ink::Bad,
+        false if report.missing.is_empty() => Ink::Good,
+        false => Ink::Care,
+    };
     if let Some(answer) = &report.line {
-        let ink = if failed { Ink::Bad } else { Ink::Good };
         line("Object", report.subject.first().map_or("", |(_, subject)| subject));
         line("Answer", &paint.on(ink, answer));
     } else {
-        let ink = match failed {
-            true => Ink::Bad,
-            false if report.missing.is_empty() => Ink::Good,
-            false => Ink::Care,
-        };
         let word = paint.on(ink, &report.outcome("FAILED", "PASSED"));
         let fails_on = report.fail_on.outlook().name();
         line("Preflight", &format!("{word}   {}   fails on {fails_on}", report.counts()));

@@ -421,7 +421,10 @@ pub(crate) fn pieces(
                         _ => {}
                     }
                 }
-                Use::Fault(why) => faults.push(why),
+                Use::Fault(why) => {
+                    given.lacks();
+                    faults.push(why);
+                }
             })
         });
         match read {

@@ -34,6 +34,7 @@ pub(super) struct GivenPath {
     used: usize,
     others: usize,
     empty_lists: usize,
+    unread: usize,
     /// What the file is instead, such as a table for people; the first note counts.
     note: Option<String>,
 }
@@ -51,6 +52,11 @@ impl GivenPath {
     /// Something of it is of use.
     pub(super) fn uses(&mut self) {
         self.used += 1;
+    }
+
+    /// Something of it would be of use, and cannot be read.
+    pub(super) fn lacks(&mut self) {
+        self.unread += 1;
     }
 
     /// It is something else.
@@ -77,6 +83,7 @@ impl GivenPath {
         }
         let what = match &self.note {
             Some(note) => note.clone(),
+            None if self.unread > 0 => "holds nothing that can be read".to_owned(),
             None if self.others > 0 => "holds nothing that is looked for".to_owned(),
             None if self.empty_lists > 0 => {
                 "is an empty list: there was nothing, or not in that namespace".to_owned()

@@ -6,6 +6,7 @@
 
 mod placement;
 mod quantity;
+mod unread;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -78,9 +79,16 @@ pub struct Survey {
     more_missing: usize,
     /// The paths that a person named and that gave nothing, one line each.
     pub unused: Vec<String>,
-    /// The file that an object came from, by its kind, namespace and name.
-    places: BTreeMap<(ObjectKind, NamespacedName), Arc<str>>,
+    /// Why an object that is there cannot be read.
+    unread: BTreeMap<ObjectKey, String>,
+    /// No file has a budget, which is no word that the cluster has none.
+    without_budgets: bool,
+    /// The file that an object came from.
+    places: BTreeMap<ObjectKey, Arc<str>>,
 }
+
+/// The kind, the namespace and the name of an object.
+type ObjectKey = (ObjectKind, NamespacedName);
 
 /// The fields that tell of what kind an object is, and the items of a list.
 #[derive(Default, Deserialize)]
@@ -130,6 +138,8 @@ impl Survey {
             missing: Vec::new(),
             more_missing: 0,
             unused: Vec::new(),
+            unread: BTreeMap::new(),
+            without_budgets: false,
             places: BTreeMap::new(),
         };
         survey.nodes.list_begins();
@@ -253,7 +263,9 @@ impl Survey {
                 ));
             }
         }
-        if survey.budgets.is_empty() {
+        survey.without_budgets =
+            survey.budgets.is_empty() && !survey.unread.keys().any(|(kind, _)| *kind == ObjectKind::Budget);
+        if survey.without_budgets {
             survey.fault(
                 "no PodDisruptionBudget is in the files: are they there? (`kubectl get pdb -A`)".to_owned(),
             );
@@ -375,26 +387,17 @@ impl Survey {
             }),
             _ => return Ok(false),
         };
-        if let Some(file) = file {
-            self.place(group, kind, &head.meta(), file);
+        let key = key(group, kind, &head.meta());
+        if let Some((key, file)) = key.clone().zip(file) {
+            self.places.insert(key, Arc::clone(file));
         }
         read.map(|()| true).map_err(|error| {
             let name = head.meta().name.map(|name| format!(" {}", escape(&name))).unwrap_or_default();
             let why: String = files::without_place(&error).chars().take(MAX_SHOWN).collect();
-            format!("{kind}{name} cannot be read: {why}")
+            let line = format!("{kind}{name} cannot be read: {why}");
+            self.unread.extend(key.map(|key| (key, why)));
+            line
         })
-    }
-
-    fn place(&mut self, group: &str, kind: &str, meta: &ListMeta, file: &Arc<str>) {
-        let kind = match (group, kind) {
-            ("", "Node") => ObjectKind::Node,
-            ("", "Pod") => ObjectKind::Pod,
-            ("policy", "PodDisruptionBudget") => ObjectKind::Budget,
-            ("admissionregistration.k8s.io", _) => ObjectKind::Webhook,
-            _ => return,
-        };
-        let text = |text: &Option<String>| Arc::from(text.as_deref().unwrap_or_default());
-        self.places.insert((kind, (text(&meta.namespace), text(&meta.name))), Arc::clone(file));
     }
 
     /// The file that holds the object of `cause`, or else the first pod that it keeps; `None` if neither came from a
@@ -470,6 +473,19 @@ impl Survey {
         let more = (self.more_missing > 0).then(|| format!("and {} more", self.more_missing));
         self.missing.iter().cloned().chain(more).collect()
     }
+}
+
+/// What an object is told apart by; `None` of a kind that nobody asks for by its name.
+fn key(group: &str, kind: &str, meta: &ListMeta) -> Option<ObjectKey> {
+    let kind = match (group, kind) {
+        ("", "Node") => ObjectKind::Node,
+        ("", "Pod") => ObjectKind::Pod,
+        ("policy", "PodDisruptionBudget") => ObjectKind::Budget,
+        ("admissionregistration.k8s.io", _) => ObjectKind::Webhook,
+        _ => return None,
+    };
+    let text = |text: &Option<String>| Arc::from(text.as_deref().unwrap_or_default());
+    Some((kind, (text(&meta.namespace), text(&meta.name))))
 }
 
 fn decoded<T: DeserializeOwned>(raw: &RawValue) -> Result<T, serde_json::Error> {

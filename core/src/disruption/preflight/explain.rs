@@ -3,6 +3,7 @@
 //! Here belongs which of the causes answers the question; the causes are those of the preflight.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::super::class::{Class, Handling, class, handling, warnings};
 use super::super::permit::Budgets;
@@ -24,26 +25,60 @@ pub struct Explanation {
     pub details: Vec<String>,
 }
 
+/// The budgets that may be there though the cluster of a question has none of them.
+#[derive(Clone, Debug, Default)]
+pub struct UnseenBudgets {
+    /// Why there may be some in every namespace, in one line; `None` if there are none but `unread`.
+    pub anywhere: Option<String>,
+    /// The namespace and the name of each that cannot be read.
+    pub unread: Vec<(Arc<str>, Arc<str>)>,
+}
+
+impl UnseenBudgets {
+    /// Why there may be one of pods in `namespaces`, in one line; `None` if there is none.
+    fn of(&self, namespaces: &[&str]) -> Option<String> {
+        // Without a namespace it may be in any.
+        let may_be_there = |namespace: &str| {
+            !namespaces.is_empty() && (namespace.is_empty() || namespaces.contains(&namespace))
+        };
+        let mut unread = self.unread.iter().filter(|(namespace, _)| may_be_there(namespace));
+        let Some((namespace, name)) = unread.next() else {
+            return self.anywhere.clone().filter(|_| !namespaces.is_empty());
+        };
+        let more = match unread.count() {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Some(format!("PDB {namespace}/{name} cannot be read{more}"))
+    }
+}
+
+/// What is added to the word that a pod may leave, where there may be a budget that was not seen.
+const UNLESS: &str = ", unless a PodDisruptionBudget that was not seen keeps it";
+
 fn worst(causes: &[Cause]) -> Option<&Cause> {
     causes.iter().find(|cause| cause.outlook != Outlook::Caution)
 }
 
-/// Why `node` is not empty.
-pub fn node(question: &Question<'_>, node: &Node) -> Explanation {
+/// Why `node` is not empty, where there may be `unseen` budgets.
+pub fn node(question: &Question<'_>, node: &Node, unseen: &UnseenBudgets) -> Explanation {
     let causes = causes(&Question { nodes: vec![node], ..question.clone() });
     let cluster = question.cluster;
     let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
     let mut details = Vec::new();
-    let mut moving = 0;
+    let mut moving = Vec::new();
     for pod in cluster.pods_on(&node.name) {
         let class = class(pod, question.rules, cluster.surroundings(), question.now);
         let handling = handling(pod, class, question.rules);
-        moving += usize::from(handling != Handling::Leave);
+        if handling != Handling::Leave {
+            moving.push(&*pod.namespace);
+        }
+        let unless = unseen.of(&[&pod.namespace]).map_or("", |_| UNLESS);
         details.push(format!(
             "pod/{}/{}: {}",
             pod.namespace,
             pod.name,
-            standing(&budgets, pod, class, &handling)
+            standing(&budgets, pod, class, &handling, unless)
         ));
     }
     let line = match worst(&causes) {
@@ -51,14 +86,20 @@ pub fn node(question: &Question<'_>, node: &Node) -> Explanation {
             format!("can never be drained as it is: {}: {}", cause.object, cause.what)
         }
         Some(cause) => format!("cannot be drained now: {}: {}", cause.object, cause.what),
-        None if moving == 0 => "has no pod that would have to leave".to_owned(),
-        None => format!("nothing is in the way of draining it: {} would leave", plural(moving, "pod")),
+        None if moving.is_empty() => "has no pod that would have to leave".to_owned(),
+        None => match (plural(moving.len(), "pod"), unseen.of(&moving)) {
+            (pods, None) => format!("nothing is in the way of draining it: {pods} would leave"),
+            (pods, Some(why)) => format!(
+                "nothing that was seen is in the way of draining it, and {pods} would leave; a \
+                 PodDisruptionBudget that was not seen may be in the way: {why}"
+            ),
+        },
     };
     Explanation { line, causes, details }
 }
 
-/// Why `pod` does not leave.
-pub fn pod(question: &Question<'_>, pod: &Pod) -> Explanation {
+/// Why `pod` does not leave, where there may be `unseen` budgets.
+pub fn pod(question: &Question<'_>, pod: &Pod, unseen: &UnseenBudgets) -> Explanation {
     let cluster = question.cluster;
     let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
     let class = class(pod, question.rules, cluster.surroundings(), question.now);
@@ -69,7 +110,9 @@ pub fn pod(question: &Question<'_>, pod: &Pod) -> Explanation {
     causes.retain(|cause| cause.pods.contains(&name));
     let of_its_own = |cause: &&Cause| cause.outlook != Outlook::Caution && !cause.is_about_its_replacement();
     let after = || causes.iter().find(|cause| cause.is_about_its_replacement());
-    let standing = || standing(&budgets, pod, class, &handling);
+    let unseen = unseen.of(&[&pod.namespace]);
+    let unless = unseen.as_ref().map_or_else(String::new, |why| format!("{UNLESS}: {why}"));
+    let standing = || standing(&budgets, pod, class, &handling, &unless);
     let line = match causes.iter().find(of_its_own) {
         Some(cause) if cause.outlook == Outlook::Never => {
             format!("can never be evicted as it is: {}: {}", cause.object, cause.what)
@@ -86,7 +129,8 @@ pub fn pod(question: &Question<'_>, pod: &Pod) -> Explanation {
     let mut details: Vec<String> =
         guarding.iter().map(|budget| format!("guarded by {}", numbers(budget))).collect();
     if guarding.is_empty() {
-        details.push("no PDB selects it".to_owned());
+        let seen = if unseen.is_some() { " that was seen" } else { "" };
+        details.push(format!("no PDB{seen} selects it"));
     }
     details.extend(warnings(pod, class, cluster.surroundings()));
     Explanation { line, causes, details }
@@ -135,7 +179,8 @@ fn numbers(budget: &Budget) -> String {
     )
 }
 
-fn standing(budgets: &Budgets<'_>, pod: &Pod, class: Class, handling: &Handling) -> String {
+/// How `pod` stands; `unless` is added where it may leave.
+fn standing(budgets: &Budgets<'_>, pod: &Pod, class: Class, handling: &Handling, unless: &str) -> String {
     match (class, handling) {
         (_, Handling::Refuse(why)) => (*why).to_owned(),
         (Class::DaemonSet, _) => "stays: its DaemonSet would bring it back".to_owned(),
@@ -151,14 +196,14 @@ fn standing(budgets: &Budgets<'_>, pod: &Pod, class: Class, handling: &Handling)
         _ => match budgets.check(pod) {
             Ok(()) => match budgets.freed_by(pod) {
                 Some(budget) if budget.unhealthy_policy == UnhealthyPolicy::AlwaysAllow => format!(
-                    "may leave now: it is not ready, and PDB {} lets such pods go (AlwaysAllow)",
+                    "may leave now: it is not ready, and PDB {} lets such pods go (AlwaysAllow){unless}",
                     budget.full_name()
                 ),
                 Some(budget) => format!(
-                    "may leave now: it is not ready, and PDB {} is healthy without it",
+                    "may leave now: it is not ready, and PDB {} is healthy without it{unless}",
                     budget.full_name()
                 ),
-                None => "may leave now".to_owned(),
+                None => format!("may leave now{unless}"),
             },
             Err(refusal) => refusal.to_string(),
         },

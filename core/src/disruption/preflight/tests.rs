@@ -5,6 +5,7 @@ mod bounds;
 mod capacity;
 mod passing;
 mod placement;
+mod unseen;
 
 use std::sync::Arc;
 
@@ -452,8 +453,9 @@ fn a_pod_that_is_not_ready_may_leave_a_budget_that_is_healthy_without_it() {
         let question =
             Question { cluster: &cluster, nodes: vec![], rules: &rules, timeout: None, now: at(0) };
         let unready = cluster.pods_on("n-1").next().unwrap();
-        let of_node = explain::node(&question, cluster.node("n-1").unwrap());
-        [explain::pod(&question, unready).line, of_node.line, of_node.details.join(" ")]
+        let seen = explain::UnseenBudgets::default();
+        let of_node = explain::node(&question, cluster.node("n-1").unwrap(), &seen);
+        [explain::pod(&question, unready, &seen).line, of_node.line, of_node.details.join(" ")]
     };
     expect_test::expect![[r#"
         may leave now: it is not ready, and PDB shop/cart is healthy without it
