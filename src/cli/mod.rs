@@ -83,8 +83,8 @@ enum Command {
     /// Say how ClusterUpgrades stand: what each waits for, what is in flight, and which nodes are out of it and why.
     ///
     /// Reads each upgrade and its claims from a cluster, or files that hold some, and shows the operator's own words;
-    /// changes nothing. Exit code 0: each is completed, at work or waits for something that ends, or there is none; 2: one
-    /// is stalled, so that only a person brings it further; 1: the cluster or a file cannot be read, or there is no upgrade
+    /// changes nothing. Exit code 0: each is completed, at work or waits for something that ends, or there is none; 2: only
+    /// a person brings one further: it is stalled, suspended, not approved, or only planned; 1: the cluster or a file cannot be read, or there is no upgrade
     /// of that name; 64: wrong arguments.
     #[command(after_help = status::EXAMPLES)]
     Status(StatusArgs),

@@ -2,14 +2,17 @@
 //!
 //! The invariant: every line is as the operator wrote it, but for characters that would act on a terminal.
 
-use evenkeel_core::rollout::WaitReason;
+use evenkeel_core::plan::Weight;
+use evenkeel_core::rollout::{EndedBy, UpgradePhase, WaitReason};
 use evenkeel_core::text::harmless;
 use kube::{Resource as _, ResourceExt as _};
 use serde::Serialize;
 
 use super::read::StoredUpgrades;
-use crate::api::upgrade::WaitingFor;
-use crate::api::{BadClaim, ClusterUpgrade, ConditionStatus, ConditionType, NodeUpgrade, claim_of};
+use crate::api::upgrade::{PlanFinding, WaitingFor};
+use crate::api::{
+    BadClaim, ClusterUpgrade, ClusterUpgradeStatus, ConditionStatus, ConditionType, NodeUpgrade, claim_of,
+};
 
 /// What is said of an upgrade of which the operator has said nothing yet.
 const UNTOLD: &str = "no operator has looked at it yet; install one that drives upgrades (kubectl apply -k config/upgrade), or \
@@ -42,12 +45,18 @@ pub(super) struct UpgradeRow {
     pub(super) message: String,
     /// The status of condition Ready.
     pub(super) ready: String,
-    /// Whether only a person can bring it further.
+    /// Whether condition Stalled holds: something is wrong, and only a person can mend it.
     pub(super) stalled: bool,
+    /// Whether only a person brings it further: it is stalled, or waits for the word of one.
+    pub(super) needs_person: bool,
     /// Whether the status is about the spec as it is now.
     pub(super) current: bool,
     /// What an approval names.
     pub(super) plan_hash: String,
+    /// The findings of the plan that block it or stop it on its way, the gravest first.
+    pub(super) findings: Vec<FindingRow>,
+    /// How many more findings the plan has than the status names, whatever their weight is.
+    pub(super) findings_omitted: i32,
     pub(super) upgraded: i32,
     pub(super) selected: i32,
     pub(super) parked: i32,
@@ -62,6 +71,22 @@ pub(super) struct UpgradeRow {
     /// Nodes that are out of the rollout for now.
     pub(super) out: Vec<NodeOut>,
     pub(super) out_omitted: i32,
+}
+
+/// What stands in the way of a plan.
+#[derive(Serialize)]
+pub(super) struct FindingRow {
+    pub(super) id: String,
+    /// `blocks` or `stops`.
+    pub(super) weight: String,
+    pub(super) message: String,
+}
+
+impl FindingRow {
+    /// `stops: … [U4/PodDisruptionBudget/shop/ledger]`.
+    pub(super) fn line(&self) -> String {
+        format!("{}: {} [{}]", self.weight, self.message, self.id)
+    }
 }
 
 /// Something that is waited for.
@@ -120,9 +145,15 @@ impl UpgradeRow {
         format!(" {} ", self.message).contains(&format!(" {line} "))
     }
 
-    /// What it waits for and which nodes are out, one line each, without what condition Ready says already.
+    /// What stands in the way of its plan, what it waits for and which nodes are out, one line each, without what
+    /// condition Ready says already.
     pub(super) fn details(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.other_waits().map(|of| of.message.clone()).collect();
+        let mut lines: Vec<String> = Vec::new();
+        if self.needs_person {
+            lines.extend(self.findings.iter().map(FindingRow::line));
+            lines.extend(omitted(self.findings_omitted, "finding"));
+        }
+        lines.extend(self.other_waits().map(|of| of.message.clone()));
         lines.extend(omitted(self.waiting_for_omitted, "line"));
         let out = self.out.iter().filter(|out| !self.says(&format!("{}: {}", out.node, out.reason)));
         lines.extend(out.map(|out| format!("{} ({}): {}", out.node, out.state, out.reason)));
@@ -185,8 +216,11 @@ fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade], not_seen: &mut Vec
         message: harmless(ready.map_or(UNTOLD, |of| &of.message)),
         ready: harmless(ready.map_or(ConditionStatus::Unknown.name(), |of| &of.status)),
         stalled: ConditionType::Stalled.holds(&status.conditions),
+        needs_person: needs_person(&status),
         current: status.observed_generation == upgrade.meta().generation,
         plan_hash: harmless(&plan.hash),
+        findings: findings(&plan.findings),
+        findings_omitted: plan.findings_omitted,
         upgraded: progress.upgraded,
         selected: progress.selected,
         parked: progress.blocked,
@@ -199,6 +233,36 @@ fn standing(upgrade: &ClusterUpgrade, claims: &[NodeUpgrade], not_seen: &mut Vec
         out: out.collect(),
         out_omitted: status.parked_omitted,
     }
+}
+
+/// Whether only a person brings the upgrade further: it is stalled, or what condition Ready waits for is ended by a person.
+/// What else it waits for does not count, because the rest goes on meanwhile.
+fn needs_person(status: &ClusterUpgradeStatus) -> bool {
+    let conditions = &status.conditions;
+    let Some(ready) = ConditionType::Ready.of(conditions) else { return false };
+    if ConditionStatus::True.is(&ready.status) {
+        return false;
+    }
+    let told = status.waiting_for.iter().find(|of| of.reason == ready.reason && !of.ended_by.is_empty());
+    let ends = match told {
+        Some(of) => of.ended_by == EndedBy::Person.name(),
+        // An older operator did not write who ends it.
+        None => UpgradePhase::WAITS.iter().any(|phase| {
+            phase.reason() == ready.reason && WaitReason::Upgrade(*phase).ended_by() == EndedBy::Person
+        }),
+    };
+    ends || ConditionType::Stalled.holds(conditions)
+}
+
+/// Those of `all` that block or stop the plan, the gravest first.
+fn findings(all: &[PlanFinding]) -> Vec<FindingRow> {
+    let of = |weight: Weight| all.iter().filter(move |finding| finding.weight == weight.name());
+    let row = |finding: &PlanFinding| FindingRow {
+        id: harmless(&finding.id),
+        weight: harmless(&finding.weight),
+        message: harmless(&finding.message),
+    };
+    of(Weight::Blocks).chain(of(Weight::Stops)).map(row).collect()
 }
 
 fn waiting(of: &WaitingFor) -> WaitingRow {

@@ -80,10 +80,10 @@ pub(super) async fn run(args: StatusArgs) -> Result<u8, String> {
         StatusForm::Yaml => serde_saphyr::to_string(&document).map_err(|error| failed(error.to_string()))?,
     };
     print(&shown)?;
-    let stalled = document.upgrades.iter().any(|upgrade| upgrade.stalled);
+    let waits = document.upgrades.iter().any(|upgrade| upgrade.needs_person);
     match lacks {
-        Some(why) if !stalled => Err(format!("there may be more ClusterUpgrades: {}", harmless(why))),
-        _ => Ok(code(stalled)),
+        Some(why) if !waits => Err(format!("there may be more ClusterUpgrades: {}", harmless(why))),
+        _ => Ok(code(waits)),
     }
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn explain(place: &WhereArgs, form: &FormArgs, name: &str) -> R
     let stored = read::stored(place, "explain").await?;
     let UpgradesDocument { mut upgrades, not_seen, .. } = document(&stored, Some(name));
     let Some(upgrade) = upgrades.pop() else { return Err(absent(place, &stored, name)) };
-    let stopped = upgrade.stalled;
+    let stopped = upgrade.needs_person;
     let mut subject = vec![("Object", format!("clusterupgrade/{}", upgrade.name))];
     subject.extend(stored.about.iter().cloned());
     let report = CauseReport {
@@ -112,8 +112,8 @@ pub(super) async fn explain(place: &WhereArgs, form: &FormArgs, name: &str) -> R
     Ok(code(stopped))
 }
 
-const fn code(stalled: bool) -> u8 {
-    if stalled { EXIT_FINDINGS } else { EXIT_OK }
+const fn code(needs_person: bool) -> u8 {
+    if needs_person { EXIT_FINDINGS } else { EXIT_OK }
 }
 
 fn absent(place: &WhereArgs, stored: &StoredUpgrades, name: &str) -> String {

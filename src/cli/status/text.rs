@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::super::output::Paint;
 use super::super::output::paint::Ink;
 use super::super::output::table::{Cell, fitting, table};
-use super::document::{UpgradeRow, UpgradesDocument, WaitingRow, omitted};
+use super::document::{FindingRow, UpgradeRow, UpgradesDocument, WaitingRow, omitted};
 use crate::api::ConditionStatus;
 use crate::api::upgrade::named;
 
@@ -46,7 +46,7 @@ pub(super) fn text(document: &UpgradesDocument, style: StatusStyle) -> String {
 }
 
 fn one(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
-    let ink = if upgrade.stalled {
+    let ink = if upgrade.needs_person {
         Ink::Bad
     } else if ConditionStatus::True.is(&upgrade.ready) {
         Ink::Good
@@ -66,6 +66,7 @@ fn one(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
     if !upgrade.current && !upgrade.stage.is_empty() {
         line("Note", "its spec was changed after this was written; the operator has not told of that yet");
     }
+    in_the_way(text, upgrade, style);
     waits(text, upgrade, style);
     let rows = |rows: Vec<Vec<Cell>>, title: &str, header: &[&str], more: Option<String>| {
         let mut part = String::new();
@@ -91,6 +92,16 @@ fn one(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
     });
     let more = left_out(upgrade.out.len(), upgrade.out_omitted, "node", style);
     text.push_str(&rows(out.collect(), "OUT OF THE ROLLOUT", &["NODE", "STATE", "SINCE", "REASON"], more));
+}
+
+/// What stands in the way of its plan, where a person decides how it goes on, or where everything is asked for.
+fn in_the_way(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
+    if !upgrade.needs_person && !style.wide {
+        return;
+    }
+    let lines: Vec<String> = upgrade.findings.iter().map(FindingRow::line).collect();
+    let more = left_out(lines.len(), upgrade.findings_omitted, "finding", style);
+    section(text, style, "IN THE WAY", some(&lines, style).iter().cloned().chain(more));
 }
 
 /// What it waits for besides what its stage says: lines; where everything is asked for, all of it, with who ends each wait
