@@ -359,7 +359,8 @@ fn message(
         }
         UpgradePhase::AwaitingApproval => match (&upgrade.approved_hash, &notes.hash) {
             (Some(approved), Some(hash)) => another_is_approved(approved, hash),
-            _ => "set spec.approval.planHash to status.plan.hash to begin".to_owned(),
+            (None, Some(hash)) => format!("to approve this plan, set spec.approval.planHash to \"{hash}\""),
+            (_, None) => "its plan cannot be approved yet, because it has no hash".to_owned(),
         },
         UpgradePhase::Suspended => "suspended by spec.suspend; set it to false to go on".to_owned(),
         UpgradePhase::Queued => {

@@ -391,9 +391,10 @@ fn nothing_begins_without_approval_and_the_hash_of_what_was_seen() {
     toy.upgrade.mode = ApprovalMode::RequireApproval;
     toy.run_to_the_end(30);
     assert_eq!(toy.phase(), UpgradePhase::AwaitingApproval);
-    assert_eq!(toy.status().lines(), ["set spec.approval.planHash to status.plan.hash to begin"]);
-    assert!(toy.log.is_empty());
     let hash = toy.status().hash.unwrap();
+    let line = format!("to approve this plan, set spec.approval.planHash to \"{hash}\"");
+    assert_eq!(toy.status().lines(), [line]);
+    assert!(toy.log.is_empty());
     toy.upgrade.approved_hash = Some(hash.as_str().into());
     toy.upgrade.groups[0].max_unavailable = Amount::Count(9);
     toy.run_to_the_end(30);
