@@ -14,7 +14,7 @@ use super::super::args::WhereArgs;
 use super::super::connect;
 use crate::api::{ClusterUpgrade, GROUP, NodeUpgrade, decode};
 use crate::clients::{one_line, read_client, within};
-use crate::observe::files::{Piece, Read, Use, pieces, shown_path};
+use crate::observe::files::{List, Piece, Read, Use, pieces, shown_path};
 
 /// Longest wait for one list.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -74,10 +74,22 @@ where
     objects.iter().filter_map(one).collect()
 }
 
+/// Whether an empty `list` says that there is no ClusterUpgrade: `kubectl get` writes a `List` of no kind then.
+fn may_be_of_upgrades(list: &List) -> bool {
+    match list.kind.as_deref() {
+        Some(kind) => kind == "ClusterUpgrade",
+        None => list.api_version.is_some(),
+    }
+}
+
 fn of_files(place: &WhereArgs) -> Result<StoredUpgrades, String> {
     let (mut upgrades, mut claims) = (Vec::new(), Vec::new());
+    let mut none_is_said = false;
     let mut each = |file: &Arc<str>, piece: &Piece<'_>| {
-        let Piece::Object { raw, .. } = piece else { return Use::None };
+        let Piece::Object { raw, .. } = piece else {
+            none_is_said |= matches!(piece, Piece::EmptyList(list) if may_be_of_upgrades(list));
+            return Use::None;
+        };
         // Most of a dump is of other kinds.
         if !raw.get().contains(GROUP) {
             return Use::None;
@@ -101,8 +113,13 @@ fn of_files(place: &WhereArgs) -> Result<StoredUpgrades, String> {
     // Where objects were asked for and something else came, some may exist.
     let mut not_seen = [faults, not_objects].concat();
     let upgrades = read(&upgrades, &mut not_seen);
-    let lacks = not_seen.first().cloned();
     let names: Vec<_> = place.files.iter().map(|path| shown_path(path)).collect();
+    let silent = || {
+        let have = if names.len() == 1 { "has" } else { "have" };
+        format!("{} {have} neither one nor an empty list of them", names.join(", "))
+    };
+    let is_silent = upgrades.is_empty() && !none_is_said;
+    let lacks = not_seen.first().cloned().or_else(|| is_silent.then(silent));
     let mut about = vec![("Files", names.join(", "))];
     about.extend(unused.into_iter().map(|line| ("Unused", line)));
     Ok(StoredUpgrades { upgrades, claims: read(&claims, &mut not_seen), about, not_seen, lacks })
