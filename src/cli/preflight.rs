@@ -226,7 +226,7 @@ async fn survey(place: &WhereArgs, command: &str) -> Result<Surveyed, String> {
     }
     let config = connect::config(&place.cluster, command).await?;
     let client = read_client(&config).map_err(|error| one_line(&error))?;
-    let survey = Survey::of_cluster(&client).await?;
+    let survey = Survey::of_cluster(&client).await.map_err(|line| connect::told(&config, line))?;
     let subject = vec![("Cluster", config.cluster_url.to_string())];
     Ok(Surveyed { cluster: survey.cluster(), subject, survey, now: Timestamp::now() })
 }

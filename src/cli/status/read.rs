@@ -44,7 +44,7 @@ pub(super) async fn stored(place: &WhereArgs, command: &str) -> Result<StoredUpg
     let client = read_client(&config).map_err(|error| one_line(&error))?;
     let about = vec![("Cluster", config.cluster_url.to_string())];
     let mut stored = StoredUpgrades { about, ..StoredUpgrades::default() };
-    let upgrades = list::<ClusterUpgrade>(&client).await?;
+    let upgrades = list::<ClusterUpgrade>(&client).await.map_err(|line| connect::told(&config, line))?;
     stored.upgrades = read(&upgrades, &mut stored.not_seen);
     stored.lacks = stored.not_seen.first().cloned();
     // Without them everything is told but what is in flight.
