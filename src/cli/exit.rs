@@ -14,6 +14,12 @@ pub(super) const EXIT_USAGE: u8 = 64;
 /// Interrupted, as a shell says it of SIGINT.
 pub(super) const EXIT_INTERRUPTED: u8 = 130;
 
+/// Says `line` of arguments that are wrong, and returns the exit code for that.
+pub(super) fn wrong_arguments(line: &str) -> u8 {
+    eprintln!("error: {line}");
+    EXIT_USAGE
+}
+
 /// Writes data to standard output; a reader that went away is no error.
 pub(super) fn print(text: &str) -> Result<(), String> {
     print_to(&mut std::io::stdout(), text)

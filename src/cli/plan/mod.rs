@@ -25,7 +25,7 @@ use evenkeel_core::skew::policy::Policy;
 #[cfg(feature = "sim")]
 use kube::ResourceExt as _;
 
-use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
+use super::exit::{EXIT_FINDINGS, EXIT_OK, print, wrong_arguments};
 use super::{output, releases};
 #[cfg(feature = "sim")]
 use crate::api::ClusterUpgrade;
@@ -47,6 +47,9 @@ const EXECUTORS: &str = "evenkeel-executors";
 
 pub(super) async fn run(args: PlanArgs) -> Result<u8, String> {
     let catalogue = releases::read(args.observe.releases.as_deref())?;
+    if let Some(line) = requested::wrong_arguments(&args) {
+        return Ok(wrong_arguments(&line));
+    }
     let requested = requested::requested(&args)?;
     let older = args.diff.as_deref().map(diff::older).transpose()?;
     let name = requested.object.as_ref().map(|_| requested.upgrade.name.clone());

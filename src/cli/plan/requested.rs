@@ -38,14 +38,26 @@ impl RequestedUpgrade {
     }
 }
 
+/// What is wrong with `args`, whatever is in the files that they name.
+pub(super) fn wrong_arguments(args: &PlanArgs) -> Option<String> {
+    let stdin = |path: &Path| path.as_os_str() == "-";
+    let upgrade = args.target.upgrade.as_deref();
+    if upgrade.is_some_and(stdin) && args.observe.files.iter().any(|file| stdin(file)) {
+        let line = "standard input cannot be both --upgrade and --file; put one of them into a file";
+        return Some(line.to_owned());
+    }
+    let mut minors: Vec<_> = args.via.iter().map(KubeVersion::minor).collect();
+    minors.sort_unstable();
+    if let Some([minor, _]) = minors.array_windows::<2>().find(|[one, next]| one == next) {
+        return Some(format!("--via: two versions of {minor}; name one for each minor"));
+    }
+    let to = args.target.to.as_ref()?;
+    let late = args.via.iter().find(|version| version.minor() >= to.minor())?;
+    Some(format!("--via {late} is not on the way to {to}: name versions of minors before it"))
+}
+
 pub(super) fn requested(args: &PlanArgs) -> Result<RequestedUpgrade, String> {
     if let Some(path) = &args.target.upgrade {
-        let stdin = |path: &Path| path.as_os_str() == "-";
-        if stdin(path) && args.observe.files.iter().any(|file| stdin(file)) {
-            return Err(
-                "standard input cannot be both --upgrade and --file; put one of them into a file".to_owned()
-            );
-        }
         let (object, executors) = of_file(path)?;
         let name = object.name_any();
         let requested = RequestedUpgrade::of_object(object, executors)
@@ -59,17 +71,6 @@ pub(super) fn requested(args: &PlanArgs) -> Result<RequestedUpgrade, String> {
     upgrade.control_plane.unit = args.unit.map_or(Unit::Component, Unit::from);
     if let Some(amount) = args.max_unavailable {
         upgrade.groups.iter_mut().for_each(|group| group.max_unavailable = amount);
-    }
-    let mut minors: Vec<_> = upgrade.via.iter().map(KubeVersion::minor).collect();
-    minors.sort_unstable();
-    if let Some([minor, _]) = minors.array_windows::<2>().find(|[one, next]| one == next) {
-        return Err(format!("--via: two versions of {minor}; name one for each minor"));
-    }
-    if let Some(late) = upgrade.via.iter().find(|version| version.minor() >= upgrade.version.minor()) {
-        return Err(format!(
-            "--via {late} is not on the way to {}: name versions of minors before it",
-            upgrade.version
-        ));
     }
     Ok(RequestedUpgrade { upgrade, source: None, object: None, executors: Vec::new() })
 }
