@@ -78,8 +78,8 @@ pub(super) struct PreflightArgs {
     #[arg(value_name = "NODE", conflicts_with = "selector")]
     nodes: Vec<String>,
     /// The nodes with these labels.
-    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = selector)]
-    selector: Option<Selector>,
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = written_selector)]
+    selector: Option<WrittenSelector>,
     #[command(flatten)]
     place: WhereArgs,
     #[command(flatten)]
@@ -142,6 +142,17 @@ fn what(text: &str) -> Result<AskedObject, String> {
 
 pub(super) fn selector(text: &str) -> Result<Selector, String> {
     text.parse::<Selector>().map_err(|error| error.to_string())
+}
+
+/// A selector, and how a person wrote it.
+#[derive(Clone, Debug)]
+struct WrittenSelector {
+    text: String,
+    selector: Selector,
+}
+
+fn written_selector(text: &str) -> Result<WrittenSelector, String> {
+    Ok(WrittenSelector { text: text.to_owned(), selector: selector(text)? })
 }
 
 /// `90s`, `30m`, `1h`, `1h30m`, or seconds; `0` is no time at all.
@@ -231,16 +242,27 @@ async fn survey(place: &WhereArgs, command: &str) -> Result<Surveyed, String> {
     Ok(Surveyed { cluster: survey.cluster(), subject, survey, now: Timestamp::now() })
 }
 
+/// Why there is no node to look at.
+fn none_of(selector: Option<&WrittenSelector>) -> String {
+    match selector {
+        Some(selector) => {
+            let labels = escape(&selector.text);
+            format!("no node has the labels {labels}; kubectl get nodes --show-labels says which there are")
+        }
+        None => "there is no node; kubectl get nodes says which there are".to_owned(),
+    }
+}
+
 /// The nodes with these names; without names, those that `selector` selects, or all.
-pub(super) fn choose<'a>(
+fn choose<'a>(
     cluster: &'a Cluster,
     names: &[String],
-    selector: Option<&Selector>,
+    selector: Option<&WrittenSelector>,
 ) -> Result<Vec<&'a Node>, String> {
     if names.is_empty() {
-        let selected = |node: &&Node| selector.is_none_or(|selector| selector.matches(&node.labels));
+        let selected = |node: &&Node| selector.is_none_or(|written| written.selector.matches(&node.labels));
         let nodes: Vec<_> = cluster.nodes().iter().map(AsRef::as_ref).filter(selected).collect();
-        return if nodes.is_empty() { Err("no node has these labels".to_owned()) } else { Ok(nodes) };
+        return if nodes.is_empty() { Err(none_of(selector)) } else { Ok(nodes) };
     }
     let find = |name: &String| {
         let name = name.strip_prefix("node/").unwrap_or(name);
