@@ -71,11 +71,9 @@ fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<PlanFind
             Weight::Blocks,
             "no kube-apiserver's version is known",
         );
-        Box::new(
-            finding
-                .passing(true)
-                .remedy("let Evenkeel reach the kube-apiservers; evenkeel report says why it does not"),
-        )
+        Box::new(finding.passing(true).remedy(
+            "evenkeel report says why it is not seen; evenkeel plan takes it with --apiserver-version",
+        ))
     })
 }
 

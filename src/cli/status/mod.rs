@@ -123,7 +123,7 @@ fn absent(place: &WhereArgs, stored: &StoredUpgrades, name: &str) -> String {
     }
     let others = stored.upgrades.iter().map(|upgrade| harmless(&upgrade.name_any()).into()).collect();
     let elsewhere = match place.files.as_slice() {
-        [] => "--context names another cluster",
+        [] => "to look at another cluster, use --context",
         _ => NEEDED,
     };
     absent_beside(&format!("ClusterUpgrade {name}"), others, elsewhere)

@@ -19,8 +19,8 @@ fn what_cannot_be() {
         &cluster(&[], "v1.36.4", &["v1.36.4"]),
         &to("v1.37.1"),
         &expect![[r#"
-            blocks V1: no kube-apiserver's version is known: let Evenkeel reach the kube-apiservers; evenkeel report says why it does not
-            refuted: no kube-apiserver's version is known: let Evenkeel reach the kube-apiservers; evenkeel report says why it does not
+            blocks V1: no kube-apiserver's version is known: evenkeel report says why it is not seen; evenkeel plan takes it with --apiserver-version
+            refuted: no kube-apiserver's version is known: evenkeel report says why it is not seen; evenkeel plan takes it with --apiserver-version
         "#]],
     );
     plans(
