@@ -15,10 +15,13 @@ use crate::observe::stated_versions::StatedVersion;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  evenkeel report                                            the cluster that kubectl means
-  kubectl get nodes -o json | evenkeel report -f - --apiserver-version v1.36.4
-  kubectl cluster-info dump --output-directory dump && kubectl version -o json > dump/version.json &&
-    evenkeel check -f dump --fail-on at-limit                a folder, in a pipeline";
+  evenkeel report        # the cluster that kubectl means
+  kubectl get nodes -o json |
+    evenkeel report -f - --apiserver-version v1.36.4
+  # A folder, in a pipeline:
+  kubectl cluster-info dump --output-directory dump &&
+    kubectl version -o json > dump/version.json &&
+    evenkeel check -f dump --fail-on at-limit";
 
 /// Which cluster, as kubectl says it.
 #[derive(Args)]

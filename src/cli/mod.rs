@@ -312,6 +312,29 @@ mod tests {
         }
     }
 
+    /// A wider line is wrapped by the help of a narrow terminal, and is two lines when it is copied.
+    #[test]
+    fn an_example_can_be_copied() {
+        let command = Cli::command();
+        let mut lines = 0;
+        for sub in command.get_subcommands() {
+            let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines().skip_while(|line| *line != "Examples:").skip(1) {
+                lines += 1;
+                assert!(line.chars().count() <= 80, "{}: {line}", sub.get_name());
+                let text = line.trim();
+                // Between two words of a command there is one blank, so more of them begin words for people.
+                let code = text.split(" #").next().unwrap_or_default();
+                assert!(
+                    text.starts_with('#') || !code.trim_end().contains("  "),
+                    "{}: {line}",
+                    sub.get_name()
+                );
+            }
+        }
+        assert!(lines > 20, "{lines}");
+    }
+
     #[test]
     fn the_arguments_are_sound() {
         Cli::command().debug_assert();

@@ -26,9 +26,10 @@ use crate::observe::survey::Survey;
 
 pub(super) const PREFLIGHT_EXAMPLES: &str = "\
 Examples:
-  evenkeel preflight                             every node of the cluster that kubectl means
+  evenkeel preflight     # every node of the cluster that kubectl means
   evenkeel preflight -l pool=web --fail-on not-now
-  kubectl get nodes,pods,pdb,deploy,rs,sts,ds,jobs,pvc,pv -A -o json | evenkeel preflight -f -";
+  kubectl get nodes,pods,pdb,deploy,rs,sts,ds,jobs,pvc,pv -A -o json |
+    evenkeel preflight -f -";
 pub(super) const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   evenkeel explain node/n-1

@@ -22,10 +22,12 @@ use presentation::Presentation;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  evenkeel demo                        in a terminal: upgrade it, break it, mend it
-  evenkeel demo | cat                  a whole upgrade as a story, in a few seconds
-  evenkeel demo --scenario lagging     a cluster of many versions, some of them too old
-  evenkeel demo --serve                let kubectl read, upgrade and change the cluster, too";
+  evenkeel demo          # in a terminal: upgrade it, break it, mend it
+  evenkeel demo | cat    # a whole upgrade as a story, in a few seconds
+  # A cluster of many versions, some of them too old:
+  evenkeel demo --scenario lagging
+  # Let kubectl read, upgrade and change the cluster, too:
+  evenkeel demo --serve";
 
 /// How many seconds of the cluster pass in one real second, in a terminal.
 const SPEED: u32 = 10;

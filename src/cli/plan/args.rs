@@ -15,12 +15,15 @@ use super::times::TimesArgs;
 
 pub(in super::super) const EXAMPLES: &str = "\
 Examples:
-  evenkeel plan --to v1.37.1                           the cluster that kubectl means, one node at a time
+  # The cluster that kubectl means, one node at a time:
+  evenkeel plan --to v1.37.1
   evenkeel plan --to v1.37.1 --unit node --max-unavailable 10%
-  evenkeel plan --upgrade prod-137.yaml -o markdown    for the pull request that changes prod-137.yaml
+  # For the pull request that changes prod-137.yaml:
+  evenkeel plan --upgrade prod-137.yaml -o markdown
   evenkeel plan --upgrade prod-137.yaml -o json > approved.json
   evenkeel plan --upgrade prod-137.yaml --diff approved.json
-  kubectl get nodes,pods,pdb,deploy,rs,sts,ds,jobs,pv -A -o json > all.json && kubectl version -o json > version.json &&
+  kubectl get nodes,pods,pdb,deploy,rs,sts,ds,jobs,pv -A -o json > all.json &&
+    kubectl version -o json > version.json &&
     evenkeel plan --to v1.37.1 -f all.json -f version.json";
 
 #[derive(Args)]

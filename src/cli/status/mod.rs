@@ -26,7 +26,8 @@ use text::{StatusStyle, text};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  evenkeel status                          every ClusterUpgrade of the cluster that kubectl means
+  # Every ClusterUpgrade of the cluster that kubectl means:
+  evenkeel status
   evenkeel status prod-137 -o wide
   kubectl get cup,nup -o yaml | evenkeel status -f -";
 
