@@ -10,14 +10,18 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::answer::{AfterAnswer, Answer};
+use super::asked_pod::AskedPod;
 use super::budget_name::BudgetName;
 use super::permit::{Busy, Charge, Permit, Taken, WhenCounted};
+use super::refused_requests::{Refused, RefusedRequests};
 use crate::cluster::{Cluster, Pod};
 
 /// How long an accepted eviction may stay without a trace before it is asked for again.
 const ACCEPTED: SignedDuration = SignedDuration::from_secs(60);
 /// What fails again and again is asked for ever more rarely, but at least this often unless the server wants longer.
 const LONGEST: SignedDuration = SignedDuration::from_secs(30);
+/// A deletion that is refused is tried again after at least this long.
+const DELETED_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 /// A pod that came back to its node is asked again after this long, because somebody may have mended the cause.
 const RETURNED: SignedDuration = SignedDuration::from_mins(10);
 /// How long a budget may take to show an eviction; the disruption controller is one worker.
@@ -54,32 +58,15 @@ pub enum PodMemory {
     Sent,
     /// Not to be sent again before this, for this reason if there is one to show.
     NotBefore(Timestamp, Option<String>),
-    /// The server does not let us delete it past its budgets, for this reason.
-    NotDeleted(String),
-}
-
-/// A pod that was asked to leave, and which pods were beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskedPod {
-    /// UID of the pod.
-    pub uid: Arc<str>,
-    /// The node that it is to leave.
-    pub node: Arc<str>,
-    /// UID of its controller, if it has one.
-    pub owner: Option<Arc<str>>,
-    /// UIDs of the controller's pods on that node, itself included.
-    pub siblings: Vec<Arc<str>>,
-}
-
-impl AskedPod {
-    /// `pod`, where `beside` are the pods of its node.
-    pub fn of<'p>(pod: &Pod, beside: impl Iterator<Item = &'p Pod>) -> Self {
-        let owner = pod.owner.as_ref().map(|owner| Arc::clone(&owner.uid));
-        let of_owner =
-            |other: &&Pod| owner.is_some() && other.owner.as_ref().map(|of| &of.uid) == owner.as_ref();
-        let siblings = beside.filter(of_owner).map(|other| Arc::clone(&other.uid)).collect();
-        Self { uid: Arc::clone(&pod.uid), node: Arc::clone(&pod.node), owner, siblings }
-    }
+    /// The server refuses to delete it past its budgets.
+    NotDeleted {
+        /// Its deletion is not to be sent again before this.
+        until: Timestamp,
+        /// Since when, and why.
+        refused: Refused,
+        /// What refuses it is to come back by itself.
+        passes: bool,
+    },
 }
 
 /// Evictions under way and their answers, each with the time at which it is forgotten.
@@ -92,6 +79,7 @@ pub struct Sent {
     throttles: u32,
     /// How often in a row the eviction of a pod failed, by UID.
     failures: BTreeMap<Arc<str>, u32>,
+    refused_deletions: RefusedRequests,
     /// The node of each pod whose eviction was sent, by the pod's UID: where to look for it.
     nodes: BTreeMap<Arc<str>, Arc<str>>,
     origins: BTreeMap<(Arc<str>, Arc<str>), Origin>,
@@ -155,13 +143,21 @@ impl Sent {
         self.follow(now);
         let after = |wait: SignedDuration| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
         let pod = match answer.next() {
-            AfterAnswer::Watch => (PodMemory::Sent, after(ACCEPTED)),
+            AfterAnswer::Watch => {
+                self.refused_deletions.taken(&uid);
+                (PodMemory::Sent, after(ACCEPTED))
+            }
             // It may have been carried out, or the server has no time for it: as if it were under way, for so long.
             AfterAnswer::Budget(wait) | AfterAnswer::Quiet(wait) | AfterAnswer::Again(wait, _) => {
                 (PodMemory::Sent, after(wait))
             }
-            AfterAnswer::Show(wait, why) => {
-                (PodMemory::NotDeleted(answer.said().unwrap_or(why)), after(wait))
+            AfterAnswer::Show(_, why) => {
+                let why = answer.said().unwrap_or(why);
+                let refused = self.refused_deletions.refused(&uid, why, now);
+                // What has been refused for a moment may be allowed in a moment.
+                let until = after(refused.lasted().clamp(DELETED_AGAIN, LONGEST));
+                let passes = matches!(answer, Answer::WebhookDown { .. });
+                (PodMemory::NotDeleted { until, refused, passes }, until)
             }
         };
         self.pods.insert(uid, pod);
@@ -237,8 +233,10 @@ impl Sent {
         };
         self.pods.retain(|uid, (_, until)| *until > now && (*until == Timestamp::MAX || is_waiting(uid)));
         self.failures.retain(|uid, _| is_waiting(uid));
-        let (pods, failures) = (&self.pods, &self.failures);
-        self.nodes.retain(|uid, _| pods.contains_key(uid) || failures.contains_key(uid));
+        self.refused_deletions.forget(now, is_waiting);
+        let (pods, failures, deletions) = (&self.pods, &self.failures, &self.refused_deletions);
+        self.nodes
+            .retain(|uid, _| pods.contains_key(uid) || failures.contains_key(uid) || deletions.contains(uid));
         self.throttled_until = self.throttled_until.filter(|until| *until > now);
         self.origins.retain(|_, origin| now.duration_since(origin.since) < RETURNED);
         self.budgets.retain(|(namespace, name), of| {
@@ -278,10 +276,15 @@ impl Sent {
         };
         for (memory, until) in self.pods.values_mut() {
             shift(until);
-            if let PodMemory::NotBefore(time, _) = memory {
-                shift(time);
+            match memory {
+                PodMemory::Sent => {}
+                PodMemory::NotBefore(time, _) => shift(time),
+                PodMemory::NotDeleted { until, refused, .. } => {
+                    [until, &mut refused.since, &mut refused.at].into_iter().for_each(shift);
+                }
             }
         }
+        self.refused_deletions.shift(shift);
         for of in self.budgets.values_mut() {
             of.refused.iter_mut().for_each(|(_, until)| shift(until));
             of.taken.iter_mut().for_each(|(_, until)| shift(until));
@@ -296,7 +299,12 @@ impl Sent {
         let budgets = self.budgets.values().flat_map(|of| {
             of.refused.iter().map(|(_, until)| *until).chain(of.taken.iter().map(|(_, until)| *until))
         });
-        pods.chain(budgets).chain(self.throttled_until).filter(|until| *until != Timestamp::MAX).min()
+        let refused = self.refused_deletions.ends();
+        pods.chain(budgets)
+            .chain(refused)
+            .chain(self.throttled_until)
+            .filter(|until| *until != Timestamp::MAX)
+            .min()
     }
 }
 

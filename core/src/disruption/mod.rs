@@ -8,6 +8,7 @@
 
 pub mod answer;
 pub mod arithmetic;
+mod asked_pod;
 mod budget_name;
 mod class;
 mod mark;
@@ -16,12 +17,15 @@ mod permit;
 mod pod_rule;
 pub mod preflight;
 mod refusal;
+mod refused_requests;
 
+pub use asked_pod::AskedPod;
 pub use budget_name::BudgetName;
 pub(crate) use budget_name::budget_name;
 pub use class::{Class, Handling, Rules, class, handling, may_stay, orphan, pinned, warnings};
 pub use mark::{CORDON_MANAGER, CordonMark};
-pub use memory::{AskedPod, Memory, Origin, PodMemory, Sent};
+pub use memory::{Memory, Origin, PodMemory, Sent};
 pub use permit::{Budgets, Busy, Charge, Permit, Taken, WhenCounted};
 pub use pod_rule::{Behavior, PodRule};
 pub use refusal::Refusal;
+pub use refused_requests::Refused;

@@ -58,7 +58,8 @@ pub enum PodWait {
     Kept(Arc<str>),
     /// Nobody asks it: it is waited for until it finishes by itself.
     Finishing,
-    /// Its eviction failed, or it came only just now; it is asked later. With a line where a person should know.
+    /// Its eviction or deletion failed, or it came only just now; it is asked later. With a line where a person should
+    /// know.
     Later(Option<String>),
     /// The server is busy.
     Throttled,
@@ -225,6 +226,11 @@ fn remembered(pod: &Pod, memory: &Memory, now: Timestamp, emptying: &mut Emptyin
         Some(PodMemory::NotBefore(until, why)) if *until > now => {
             emptying.wake(*until);
             return Some(PodWait::Later(why.clone()));
+        }
+        Some(PodMemory::NotDeleted { until, refused, .. }) if *until > now => {
+            emptying.wake(*until);
+            let why = format!("its deletion past its budgets is refused: {}", refused.why);
+            return Some(PodWait::Later(Some(why)));
         }
         _ => {}
     }

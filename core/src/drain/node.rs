@@ -111,6 +111,8 @@ pub enum GivenUp {
         pod: String,
         /// Why, in one line.
         why: String,
+        /// It stays so until a person changes something, as far as can be seen.
+        lasting: bool,
     },
 }
 
@@ -119,7 +121,9 @@ impl fmt::Display for GivenUp {
         match self {
             Self::Late { timeout, waits } => write!(f, "not drained within {} s: {waits}", timeout.as_secs()),
             Self::Stalled(waits) => f.write_str(waits),
-            Self::NotDeleted { pod, why } => write!(f, "pod {pod} is not deleted past its budgets: {why}"),
+            Self::NotDeleted { pod, why, .. } => {
+                write!(f, "pod {pod} is not deleted past its budgets: {why}")
+            }
             Self::Unconfirmed(waits) => write!(f, "its kubelet confirms no pod's end: {waits}"),
         }
     }
@@ -284,10 +288,7 @@ fn given_up(node: &Node, left: &[PodLeft<'_>], seen: DrainView<'_, '_>, late: bo
     let DrainView { memory, policy, now, .. } = seen;
     let forces = policy.on_timeout == OnTimeout::Force && policy.timeout.is_some();
     if late {
-        let not_deleted = left.iter().filter(|_| forces).find_map(|left| {
-            let Some(PodMemory::NotDeleted(why)) = memory.pods.get(&left.pod.uid) else { return None };
-            Some(GivenUp::NotDeleted { pod: left.pod.full_name(), why: why.clone() })
-        });
+        let not_deleted = left.iter().filter(|_| forces).find_map(|left| not_deleted(left, memory, now));
         let moves = forces && left.iter().any(|left| yields(left) || leaves(left, now));
         let late = policy
             .timeout
@@ -303,6 +304,19 @@ fn given_up(node: &Node, left: &[PodLeft<'_>], seen: DrainView<'_, '_>, late: bo
         Stall::Person => Some(GivenUp::Stalled(first_wait(left))),
         Stall::Kubelet => Some(GivenUp::Unconfirmed(first_wait(left))),
     }
+}
+
+/// That the server refuses to delete a pod past its budgets, once it has done so for [`STALLED`]. What refuses it may be
+/// in the middle of a change itself, as a role or a webhook that is installed anew.
+fn not_deleted(left: &PodLeft<'_>, memory: &Memory, now: Timestamp) -> Option<GivenUp> {
+    let Some(PodMemory::NotDeleted { until, refused, passes }) = memory.pods.get(&left.pod.uid) else {
+        return None;
+    };
+    (*until > now && refused.lasted() >= STALLED).then(|| GivenUp::NotDeleted {
+        pod: left.pod.full_name(),
+        why: refused.why.clone(),
+        lasting: !passes,
+    })
 }
 
 /// Asks the pods that may go, and nobody where the drain was stopped.
@@ -354,11 +368,17 @@ fn leaves(left: &PodLeft<'_>, now: Timestamp) -> bool {
     !matches!(left.wait, PodWait::Stuck(_)) && left.pod.deleting().is_some_and(in_time)
 }
 
-/// The deletions of the pods in `left` that yield to one, and for which no request is under way or accepted already.
+/// The deletions of the pods in `left` that yield to one, and for which no request is under way, accepted already, or
+/// refused a moment ago.
 fn forced(node: &Node, left: &[PodLeft<'_>], seen: DrainView<'_, '_>) -> Vec<Forced> {
     let may = |left: &&PodLeft<'_>| {
-        let asked = matches!(seen.memory.pods.get(&left.pod.uid), Some(PodMemory::Sent));
-        yields(left) && !asked
+        let waits = match seen.memory.pods.get(&left.pod.uid) {
+            Some(PodMemory::Sent) => true,
+            Some(PodMemory::NotDeleted { until, .. }) => *until > seen.now,
+            // A deletion does not wait for what an eviction waits for.
+            Some(PodMemory::NotBefore(..)) | None => false,
+        };
+        yields(left) && !waits
     };
     let force = |left: &PodLeft<'_>| Forced {
         namespace: Arc::clone(&left.pod.namespace),
@@ -372,3 +392,6 @@ fn forced(node: &Node, left: &[PodLeft<'_>], seen: DrainView<'_, '_>) -> Vec<For
 pub(super) fn earliest(times: [Option<Timestamp>; 2]) -> Option<Timestamp> {
     times.into_iter().flatten().min()
 }
+
+#[cfg(test)]
+mod tests;

@@ -333,9 +333,9 @@ fn given_up(round: &mut Round<'_>, claim: &Claim, name: &Arc<str>, why: GivenUp,
     let message = why.to_string();
     round.blocks(WaitReason::NODE_PARKED, format!("{name}: {message}"));
     let mut blockers = blockers(left);
-    if let GivenUp::NotDeleted { pod, why } = why {
+    if let GivenUp::NotDeleted { pod, why, lasting } = why {
         // Its budget is not what it waits for, so a change of that does not help.
-        blockers = vec![Blocker { pod, budget: None, reason: why, lasting: true }];
+        blockers = vec![Blocker { pod, budget: None, reason: why, lasting }];
     }
     park(round, claim, message, blockers);
 }

@@ -51,6 +51,19 @@ fn force_without_the_right_to_delete_parks_the_node_until_it_has_it() {
 }
 
 #[test]
+fn a_deletion_that_is_refused_for_a_moment_parks_no_node() {
+    let whole = run(1, &steps(FORCED));
+    let nth = deletions(&whole).first().map(|call| call.nth).unwrap();
+    for fault in ["webhook-down", "deny", "refuse:403"] {
+        let call = Step::Call { agent: "evenkeel-a".to_owned(), nth, times: 1, fault: fault.to_owned() };
+        let run = run(1, &[steps(FORCED), vec![call]].concat());
+        assert!(run.wrong.is_empty(), "{fault}: {:#?}", run.wrong);
+        assert!(deletions(&run).len() > 1, "{fault}: it was refused");
+        assert_eq!((said(&run), run.parked), (DONE, 0), "{fault}: {:#}", run.end);
+    }
+}
+
+#[test]
 fn a_crash_at_a_deletion_is_harmless() {
     let whole = run(1, &steps(FORCED));
     let nth = deletions(&whole).first().map(|call| call.nth).unwrap();

@@ -494,6 +494,6 @@ impl Toy {
         let refuses = self.keeps_pods.is_some();
         self.memory
             .pods
-            .retain(|uid, of| live.contains(uid) && (refuses || !matches!(of, PodMemory::NotDeleted(_))));
+            .retain(|uid, of| live.contains(uid) && (refuses || !matches!(of, PodMemory::NotDeleted { .. })));
     }
 }

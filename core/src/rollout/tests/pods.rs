@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use super::super::*;
 use super::cluster::Toy;
 use crate::cluster::{Phase, Pod, Traits};
-use crate::disruption::{Busy, may_stay};
+use crate::disruption::{Busy, Refused, may_stay};
 use crate::drain;
 use crate::fixture::at;
 
@@ -41,9 +41,17 @@ impl Toy {
         let read = self.freshness.reread.get(&forced.asked().node);
         let lately = at(self.seconds - 30);
         assert!(read.is_some_and(|read| *read > lately), "its node was read a moment ago");
-        if let Some(why) = &self.keeps_pods {
-            let uid = forced.uid().clone();
-            self.memory.pods.insert(uid, PodMemory::NotDeleted(why.clone()));
+        if let Some(why) = self.keeps_pods.clone() {
+            let (uid, now) = (forced.uid().clone(), at(self.seconds));
+            let since = match self.memory.pods.get(&uid) {
+                Some(PodMemory::NotDeleted { refused, .. }) if refused.at > at(self.seconds - 20) => {
+                    refused.since
+                }
+                _ => now,
+            };
+            let refused = Refused { why, since, at: now };
+            let until = at(self.seconds + 15);
+            self.memory.pods.insert(uid, PodMemory::NotDeleted { until, refused, passes: false });
             return;
         }
         self.memory.pods.insert(forced.uid().clone(), PodMemory::Sent);
