@@ -70,6 +70,9 @@ pub enum Answer {
     Denied {
         /// The message of the webhook or policy.
         why: String,
+        /// It is a webhook, which may have the pod moved otherwise: `KubeVirt` and Strimzi deny the eviction of a pod that
+        /// they then move themselves.
+        by_webhook: bool,
     },
     /// A fail-closed admission webhook does not answer.
     WebhookDown {
@@ -139,12 +142,24 @@ impl Answer {
     pub fn said(&self) -> Option<String> {
         match self {
             Self::Forbidden { why }
-            | Self::Denied { why }
+            | Self::Denied { why, .. }
             | Self::WebhookDown { why }
             | Self::Invalid { why }
             | Self::Unknown { why } => Some(why.clone()),
             _ => None,
         }
+    }
+
+    /// Whether it refuses the eviction until a person changes something, when it is repeated: what refuses it does nothing
+    /// by itself.
+    pub const fn needs_a_person(&self) -> bool {
+        matches!(
+            self,
+            Self::Forbidden { .. }
+                | Self::Denied { by_webhook: false, .. }
+                | Self::Invalid { .. }
+                | Self::TwoBudgets
+        )
     }
 
     /// What to do with the pod.
@@ -171,7 +186,7 @@ impl Answer {
                 "more than one PDB selects it, which the eviction API refuses; let one select it".to_owned(),
             ),
             Self::Forbidden { why } => show(format!("its eviction is forbidden: {why}")),
-            Self::Denied { why } => show(format!("its eviction is denied: {why}")),
+            Self::Denied { why, .. } => show(format!("its eviction is denied: {why}")),
             Self::WebhookDown { why } => {
                 show(format!("its eviction needs an admission webhook that is down: {why}"))
             }
@@ -187,11 +202,12 @@ pub fn read(raw: &Raw<'_>) -> Answer {
     let why = || raw.message.to_owned();
     let said = |text: &str| raw.message.contains(text);
     // A webhook chooses the code of its denial itself, a policy may too; the server writes the words around it.
-    let denied = raw.code >= 400
-        && (said("denied the request") || (said("ValidatingAdmissionPolicy") && said("denied request")));
+    let by_webhook = said("denied the request");
+    let denied =
+        raw.code >= 400 && (by_webhook || (said("ValidatingAdmissionPolicy") && said("denied request")));
     match raw.code {
         200..=299 => Answer::Accepted(None),
-        _ if denied => Answer::Denied { why: why() },
+        _ if denied => Answer::Denied { why: why(), by_webhook },
         404 => Answer::Gone,
         409 => Answer::Conflict { wait: seconds(1) },
         // The server sets retryAfterSeconds only where the budget's status is stale.
@@ -225,7 +241,7 @@ mod tests {
         let policy =
             "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
         let down = "Internal error occurred: failed calling webhook \"w\": connection refused";
-        let denied = |why: &str| Answer::Denied { why: why.to_owned() };
+        let denied = |why: &str| Answer::Denied { why: why.to_owned(), by_webhook: why == webhook };
         for (code, causes, retry_after, message, meaning) in [
             (200, vec![], 0, "", Answer::Accepted(None)),
             (201, vec![], 0, "", Answer::Accepted(None)),
@@ -248,6 +264,34 @@ mod tests {
             (501, vec![], 0, "no", Answer::Unknown { why: "HTTP 501: no".to_owned() }),
         ] {
             assert_eq!(read(&Raw { code, causes, retry_after, message }), meaning, "{code} {message}");
+        }
+    }
+
+    #[test]
+    fn what_moves_a_pod_otherwise_needs_no_person() {
+        let kubevirt = "admission webhook \"virt-launcher-eviction-interceptor.kubevirt.io\" denied the request: \
+                        Eviction triggered evacuation of VMI \"shop/vm\"";
+        let strimzi = "admission webhook \"strimzi-drain-cleaner.strimzi.io\" denied the request: The pod will be \
+                       rolled by the Strimzi Cluster Operator.";
+        let policy = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
+        let right = "pods \"a\" is forbidden: User \"ann\" cannot create resource \"pods/eviction\"";
+        for (code, causes, message, needs) in [
+            (429, vec![], kubevirt, false),
+            (500, vec![], strimzi, false),
+            (422, vec![], policy, true),
+            (403, vec![], right, true),
+            (403, vec!["NamespaceTerminating"], "", false),
+            (400, vec![], "no such field", true),
+            (500, vec![], "This pod has more than one PodDisruptionBudget", true),
+            (500, vec![], "failed calling webhook \"w\": connection refused", false),
+            (500, vec![], "etcd", false),
+            (429, vec!["DisruptionBudget"], "", false),
+            (409, vec![], "", false),
+            (418, vec![], "tea", false),
+            (200, vec![], "", false),
+        ] {
+            let answer = read(&Raw { code, causes, retry_after: 0, message });
+            assert_eq!(answer.needs_a_person(), needs, "{answer:?}");
         }
     }
 

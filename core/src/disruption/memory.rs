@@ -38,6 +38,8 @@ pub struct Memory {
     pub throttled_until: Option<Timestamp>,
     /// The controllers of which pods were evicted from a node, by the node and the controller's UID.
     pub origins: BTreeMap<(Arc<str>, Arc<str>), Origin>,
+    /// The pods whose eviction is refused by what only a person changes, and how long it has been.
+    pub refused: BTreeMap<Arc<str>, Refused>,
 }
 
 /// Which pods of a controller were on a node when the first of them was evicted: the others came later.
@@ -79,6 +81,7 @@ pub struct Sent {
     throttles: u32,
     /// How often in a row the eviction of a pod failed, by UID.
     failures: BTreeMap<Arc<str>, u32>,
+    refused_evictions: RefusedRequests,
     refused_deletions: RefusedRequests,
     /// The node of each pod whose eviction was sent, by the pod's UID: where to look for it.
     nodes: BTreeMap<Arc<str>, Arc<str>>,
@@ -132,6 +135,8 @@ impl Sent {
     pub fn deletes(&mut self, asked: &AskedPod, now: Timestamp) {
         self.follow(now);
         self.pods.insert(asked.uid.clone(), (PodMemory::Sent, Timestamp::MAX));
+        // It is not evicted any more.
+        self.refused_evictions.taken(&asked.uid);
         self.nodes.insert(asked.uid.clone(), asked.node.clone());
         if let Some(owner) = &asked.owner {
             self.leaves(&asked.uid, &asked.node, owner, &asked.siblings, now);
@@ -174,6 +179,12 @@ impl Sent {
         }
         if !matches!(next, AfterAnswer::Quiet(_) | AfterAnswer::Again(..)) {
             self.failures.remove(&uid);
+            match &next {
+                AfterAnswer::Show(_, why) if answer.needs_a_person() => {
+                    self.refused_evictions.refused(&uid, why.clone(), now);
+                }
+                _ => self.refused_evictions.taken(&uid),
+            }
         }
         let pod = match next {
             AfterAnswer::Watch => (PodMemory::Sent, after(ACCEPTED)),
@@ -233,10 +244,14 @@ impl Sent {
         };
         self.pods.retain(|uid, (_, until)| *until > now && (*until == Timestamp::MAX || is_waiting(uid)));
         self.failures.retain(|uid, _| is_waiting(uid));
+        self.refused_evictions.forget(now, is_waiting);
         self.refused_deletions.forget(now, is_waiting);
-        let (pods, failures, deletions) = (&self.pods, &self.failures, &self.refused_deletions);
-        self.nodes
-            .retain(|uid, _| pods.contains_key(uid) || failures.contains_key(uid) || deletions.contains(uid));
+        let (pods, failures) = (&self.pods, &self.failures);
+        let refused = [&self.refused_evictions, &self.refused_deletions];
+        self.nodes.retain(|uid, _| {
+            let refused = refused.iter().any(|of| of.contains(uid));
+            pods.contains_key(uid) || failures.contains_key(uid) || refused
+        });
         self.throttled_until = self.throttled_until.filter(|until| *until > now);
         self.origins.retain(|_, origin| now.duration_since(origin.since) < RETURNED);
         self.budgets.retain(|(namespace, name), of| {
@@ -260,6 +275,7 @@ impl Sent {
             budgets: self.budgets.iter().map(|(name, of)| (name.clone(), busy(of))).collect(),
             throttled_until: self.throttled_until,
             origins: self.origins.clone(),
+            refused: self.refused_evictions.all().clone(),
         }
     }
 
@@ -284,6 +300,7 @@ impl Sent {
                 }
             }
         }
+        self.refused_evictions.shift(shift);
         self.refused_deletions.shift(shift);
         for of in self.budgets.values_mut() {
             of.refused.iter_mut().for_each(|(_, until)| shift(until));
@@ -299,7 +316,7 @@ impl Sent {
         let budgets = self.budgets.values().flat_map(|of| {
             of.refused.iter().map(|(_, until)| *until).chain(of.taken.iter().map(|(_, until)| *until))
         });
-        let refused = self.refused_deletions.ends();
+        let refused = self.refused_evictions.ends().chain(self.refused_deletions.ends());
         pods.chain(budgets)
             .chain(refused)
             .chain(self.throttled_until)

@@ -53,6 +53,12 @@ impl RefusedRequests {
         self.0.retain(|uid, refused| forgotten(refused) > now && waits(uid));
     }
 
+    /// Each of them.
+    pub(super) fn all(&self) -> &BTreeMap<Arc<str>, Refused> {
+        &self.0
+    }
+
+    /// Whether the request about the pod of that UID is refused.
     pub(super) fn contains(&self, uid: &Arc<str>) -> bool {
         self.0.contains_key(uid)
     }

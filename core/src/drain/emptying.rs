@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::policy::STALLED;
 use crate::cluster::{Cluster, Pod};
 use crate::disruption::{
     BudgetName, Budgets, Class, Handling, Memory, Permit, PodMemory, Refusal, Rules, class, handling,
@@ -67,6 +68,9 @@ pub enum PodWait {
     Budget(Refusal),
     /// Pods of a lower priority leave first.
     Turn,
+    /// The server has refused its eviction for long, for this reason, and will until a person changes something. It is
+    /// asked again now and then.
+    NotEvicted(String),
     /// Its controller brought it back to the cordoned node after it was evicted.
     Returned {
         /// By a toleration; otherwise its template names the node.
@@ -88,6 +92,11 @@ pub struct PodHeld {
 }
 
 impl PodWait {
+    /// Whether it stays until a person changes something, as far as can be seen.
+    pub(super) fn lasts(&self) -> bool {
+        self.held().is_some_and(|held| held.lasting)
+    }
+
     /// What a person should know, if it is more than that the pod is on its way.
     pub fn held(&self) -> Option<PodHeld> {
         let held = |reason: String, lasting| Some(PodHeld { budget: None, reason, lasting });
@@ -115,6 +124,7 @@ impl PodWait {
                     .to_owned(),
                 true,
             ),
+            Self::NotEvicted(why) => held(why.clone(), true),
             Self::Refused(why) => held((*why).to_owned(), true),
             Self::Nothing
             | Self::Asked
@@ -177,17 +187,20 @@ fn emptied<'a>(
             Handling::Await if class == Class::Terminating => leaving(pod, now, &mut emptying),
             Handling::Await => PodWait::Finishing,
             Handling::Evict if others_first && pod.traits().critical => PodWait::Turn,
-            Handling::Evict => match remembered(pod, memory, now, &mut emptying) {
-                Some(wait) => wait,
-                None => match permit(pod) {
-                    Ok(None) => PodWait::Nothing,
-                    Ok(Some(permit)) => {
-                        emptying.permits.push(permit);
-                        PodWait::Asked
-                    }
-                    Err(refusal) => PodWait::Budget(refusal),
-                },
-            },
+            Handling::Evict => {
+                let wait = match remembered(pod, memory, now, &mut emptying) {
+                    Some(wait) => wait,
+                    None => match permit(pod) {
+                        Ok(None) => PodWait::Nothing,
+                        Ok(Some(permit)) => {
+                            emptying.permits.push(permit);
+                            PodWait::Asked
+                        }
+                        Err(refusal) => PodWait::Budget(refusal),
+                    },
+                };
+                not_evicted(pod, memory).filter(|_| !wait.lasts()).unwrap_or(wait)
+            }
         };
         emptying.left.push(PodLeft { pod, class, wait });
     }
@@ -271,6 +284,13 @@ pub fn pods_held<'c>(left: &[PodLeft<'c>]) -> Vec<(&'c Pod, PodHeld)> {
     all.into_iter().map(|(_, pod, held)| (pod, held)).collect()
 }
 
+/// That the server refuses the eviction of `pod`, once it has done so for [`STALLED`]. A kube-apiserver that starts may
+/// forbid what it allows a moment later. It holds while the eviction is sent again, and whatever its budget allows then.
+fn not_evicted(pod: &Pod, memory: &Memory) -> Option<PodWait> {
+    let refused = memory.refused.get(&pod.uid)?;
+    (refused.lasted() >= STALLED).then(|| PodWait::NotEvicted(refused.why.clone()))
+}
+
 /// What the first pod that is held waits for, in one line.
 pub fn first_wait(left: &[PodLeft<'_>]) -> String {
     let held: Vec<_> =
@@ -294,8 +314,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::cluster::{Parts, Phase, Traits};
-    use crate::disruption::Origin;
+    use crate::cluster::{Budget, Parts, Phase, Traits};
+    use crate::disruption::{Origin, Refused};
     use crate::fixture::{at, budget, pod, terminating};
 
     fn of(pods: Vec<Pod>) -> Cluster {
@@ -352,6 +372,39 @@ mod tests {
             PodWait::Returned { tolerates: false },
             "its template names the node"
         );
+    }
+
+    #[test]
+    fn an_eviction_that_is_refused_for_long_is_sent_again_and_held_for_refused() {
+        let closed = |desired| Budget { disruptions_allowed: 0, ..budget("cart", 0, 3, desired) };
+        let said = |why: &str| Some(why.to_owned());
+        let later = PodMemory::NotBefore(at(9), said("no right"));
+        let not_evicted = PodWait::NotEvicted("no right".to_owned());
+        for (refused_for, asked, budget, permits, wait) in [
+            (30, None, budget("cart", 1, 3, 2), 1, not_evicted.clone()),
+            (30, Some(PodMemory::Sent), budget("cart", 1, 3, 2), 0, not_evicted.clone()),
+            (30, Some(later.clone()), budget("cart", 1, 3, 2), 0, not_evicted.clone()),
+            (30, None, closed(2), 0, not_evicted),
+            (29, None, budget("cart", 1, 3, 2), 1, PodWait::Asked),
+            (29, Some(later), budget("cart", 1, 3, 2), 0, PodWait::Later(said("no right"))),
+        ] {
+            let pod = pod("cart", 1, "n-1");
+            let refused = Refused { why: "no right".to_owned(), since: at(-refused_for), at: at(0) };
+            let memory = Memory {
+                pods: asked.into_iter().map(|asked| (pod.uid.clone(), asked)).collect(),
+                refused: [(pod.uid.clone(), refused)].into(),
+                ..Memory::default()
+            };
+            let cluster = Parts { pods: vec![pod], budgets: vec![budget], ..Parts::default() }.seal();
+            assert_eq!(waits(&cluster, &Rules::default(), &memory), (permits, vec![wait]));
+        }
+        // A budget that never lets it go is named, because it can be looked at.
+        let pods = vec![pod("cart", 1, "n-1")];
+        let refused = Refused { why: "no right".to_owned(), since: at(-60), at: at(0) };
+        let memory = Memory { refused: [(pods[0].uid.clone(), refused)].into(), ..Memory::default() };
+        let cluster = Parts { pods, budgets: vec![closed(3)], ..Parts::default() }.seal();
+        let (_, left) = waits(&cluster, &Rules::default(), &memory);
+        assert!(matches!(left[0], PodWait::Budget(_)), "{left:?}");
     }
 
     #[test]

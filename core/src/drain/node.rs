@@ -340,7 +340,7 @@ enum Stall {
 /// Pods that only wait for their turn move when the others have, and no sooner.
 fn stall(node: &Node, left: &[PodLeft<'_>]) -> Option<Stall> {
     let first: Vec<_> = left.iter().filter(|left| left.wait != PodWait::Turn).collect();
-    let lasting = |left: &PodLeft<'_>| left.wait.held().is_some_and(|held| held.lasting);
+    let lasting = |left: &PodLeft<'_>| left.wait.lasts();
     let over = |left: &PodLeft<'_>| !node.ready && matches!(left.wait, PodWait::Stuck(_) | PodWait::Kept(_));
     if first.is_empty() || !first.iter().all(|left| lasting(left) || over(left)) {
         return None;
@@ -349,7 +349,8 @@ fn stall(node: &Node, left: &[PodLeft<'_>]) -> Option<Stall> {
     Some(if first.iter().any(|left| lasting(left)) { Stall::Person } else { Stall::Kubelet })
 }
 
-/// Whether a pod goes when it is deleted: it is not terminating, nobody refused it, and it does not come back each time.
+/// Whether a pod goes when it is deleted: it is not terminating, it is no person's to decide, and it does not come back each
+/// time.
 pub fn yields(left: &PodLeft<'_>) -> bool {
     let stays = matches!(
         left.wait,

@@ -9,7 +9,7 @@ use super::action::Action;
 use super::claim::{Blocker, Claim, ClaimState};
 use super::round::{Round, after};
 use crate::cluster::{Node, Pod};
-use crate::drain::{NodeDrain, OnTimeout, PodHeld, PodLeft, pods_held, pods_left, yields};
+use crate::drain::{NodeDrain, OnTimeout, PodHeld, PodLeft, PodWait, pods_held, pods_left, yields};
 
 /// What holds a drain back is written to its claim only when it lasts; numbers of a busy budget change all the time.
 const SAY_BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(15);
@@ -39,8 +39,9 @@ pub(super) fn what_blocks(round: &Round<'_>, node: &Node) -> Vec<Blocker> {
     let forces = round.policy.on_timeout == OnTimeout::Force;
     let mut left =
         pods_left(world.cluster, &node.name, &round.policy.rules, world.memory, &round.budgets, world.now);
-    // At its deadline such a pod goes past its budgets.
-    left.retain(|left| !(forces && yields(left)));
+    // At its deadline such a pod goes past its budgets. And what the server said to an earlier drain is soon forgotten, and
+    // tells nothing of the next one.
+    left.retain(|left| !(forces && yields(left) || matches!(left.wait, PodWait::NotEvicted(_))));
     blockers(&left)
 }
 

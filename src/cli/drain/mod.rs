@@ -104,9 +104,10 @@ pub(super) struct DrainArgs {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(-1..=86400), allow_negative_numbers = true, default_value_t = -1)]
     grace_period: i64,
     /// How long each node may take; 0 sets no limit. After 30 seconds a node is given up that the API server does not let
-    /// you cordon, and one that no pod can leave without a person's help; but the latter has all of its time where its
-    /// pods are deleted at the end of it (--on-timeout=force). While the API server shows nothing, the drain waits, until
-    /// the time of all nodes that are being emptied is over, or the server has refused for two minutes.
+    /// you cordon, and one that no pod can leave without a person's help, after a minute where it is the API server that
+    /// does not let you evict them; but these have all of their time where the pods are deleted at the end of it
+    /// (--on-timeout=force). While the API server shows nothing, the drain waits, until the time of all nodes that are
+    /// being emptied is over, or the server has refused for two minutes.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = time)]
     timeout: SignedDuration,
     /// What to do with a node that is not drained in time.

@@ -119,7 +119,7 @@ fn forced(answer: impl Fn(i64) -> Answer) -> Story {
 
 #[test]
 fn a_deletion_that_is_refused_for_a_moment_is_tried_again() {
-    let denied = || Answer::Denied { why: "not today".to_owned() };
+    let denied = || Answer::Denied { why: "not today".to_owned(), by_webhook: true };
     for refusal in [forbidden, webhook_down, denied] {
         let story = forced(|seconds| match seconds {
             ..120 => refusal(),
@@ -151,4 +151,88 @@ fn a_deletion_that_is_refused_for_half_a_minute_gives_the_node_up() {
         let (seconds, end) = story.end.unzip();
         assert_eq!((seconds, end), (Some(132), why));
     }
+}
+
+/// The pod's budget lets it go, and `answer` is what its evictions get.
+fn evicted(policy: (Option<i64>, OnTimeout), answer: impl Fn(i64) -> Answer) -> Story {
+    drained(
+        policy,
+        false,
+        |what, seconds| if what == "evict" { answer(seconds) } else { Answer::Accepted(None) },
+    )
+}
+
+/// What the server says to an eviction, and whether that gives the node up.
+fn refusals() -> Vec<(Answer, bool)> {
+    let denied = |by_webhook| Answer::Denied { why: "not today".to_owned(), by_webhook };
+    let wait = SignedDuration::from_secs(5);
+    vec![
+        (forbidden(), true),
+        (denied(false), true),
+        (Answer::Invalid { why: "no such field".to_owned() }, true),
+        (Answer::TwoBudgets, true),
+        // It may have the pod moved otherwise.
+        (denied(true), false),
+        (webhook_down(), false),
+        (Answer::NamespaceTerminating { wait }, false),
+        (Answer::ServerTrouble { wait }, false),
+        (Answer::Unknown { why: "tea".to_owned() }, false),
+    ]
+}
+
+#[test]
+fn a_node_whose_pod_the_server_refuses_to_evict_is_given_up() {
+    for (answer, gives_up) in refusals() {
+        let story = evicted((None, OnTimeout::Park), |_| answer.clone());
+        let Some((seconds, why)) = story.end else {
+            assert!(!gives_up, "{answer:?}: {:?}", story.sent);
+            continue;
+        };
+        assert!(gives_up && matches!(why, GivenUp::Stalled(_)), "{answer:?}: {why:?}");
+        assert_eq!(
+            (seconds, story.sent.len()),
+            (62, 2),
+            "{answer:?}: half a minute after its second refusal"
+        );
+    }
+}
+
+#[test]
+fn an_eviction_that_is_refused_for_a_moment_gives_no_node_up() {
+    for (answer, _) in refusals() {
+        for until in [2, 31] {
+            let story = evicted((None, OnTimeout::Park), |seconds| {
+                if seconds < until { answer.clone() } else { Answer::Accepted(None) }
+            });
+            assert_eq!(story.end, None, "{answer:?} until {until}: {:?}", story.sent);
+        }
+    }
+}
+
+#[test]
+fn a_refusal_of_long_ago_counts_no_more() {
+    // Its eviction is refused, unanswered for long, and refused again.
+    let story = evicted((None, OnTimeout::Park), |seconds| match seconds {
+        ..2 | 140..155 => forbidden(),
+        ..140 => Answer::NoAnswer { wait: SignedDuration::from_secs(119) },
+        _ => Answer::Accepted(None),
+    });
+    assert_eq!((story.end.as_ref(), story.tries("evict")), (None, vec![0, 31, 151, 182]));
+}
+
+#[test]
+fn a_drain_that_forces_deletes_at_its_deadline_what_it_may_not_evict() {
+    for (answer, _) in refusals() {
+        let story = evicted((Some(TIMEOUT), OnTimeout::Force), |_| answer.clone());
+        assert_eq!((story.end.as_ref(), story.tries("delete")), (None, vec![TIMEOUT]), "{answer:?}");
+    }
+}
+
+#[test]
+fn the_refusals_of_evictions_do_not_count_for_deletions() {
+    let story = drained((Some(TIMEOUT), OnTimeout::Force), false, |_, seconds| match seconds {
+        ..110 => forbidden(),
+        _ => Answer::Accepted(None),
+    });
+    assert_eq!((story.end.as_ref(), story.tries("delete")), (None, vec![100, 103, 107, 115]));
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::cluster::Toy;
 use crate::cluster::{Attachment, Phase, Pod, Selector, Traits};
-use crate::disruption::{Behavior, PodRule};
+use crate::disruption::{Behavior, PodRule, Refused};
 use crate::drain::{DrainMode, OnTimeout};
 use crate::fixture::pod;
+use crate::plan::Stage;
 use crate::rollout::{Blocker, ClaimState, UpgradePhase};
 use crate::upgrade::{Amount, NodeGroup};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 fn message(toy: &Toy, node: &str) -> String {
     let of = toy.claims.iter().find(|claim| claim.is_of_kubelet() && *claim.subject.node == *node);
@@ -87,6 +88,50 @@ fn force_without_the_right_to_delete_parks_the_node_and_says_why() {
     toy.run_until(200, |toy| toy.kubelets("Draining") == 1);
     toy.keeps_pods = None;
     toy.run_until(600, |toy| toy.phase() == UpgradePhase::Completed);
+}
+
+/// Two nodes with a pod each, and the server refuses to evict the one of the first.
+fn forbidden(on_timeout: OnTimeout) -> Toy {
+    let mut toy = Toy::new(2, 1);
+    (toy.upgrade.drain.on_timeout, toy.upgrade.drain.timeout) = (on_timeout, SignedDuration::from_secs(300));
+    let kept = pod("kept", 1, "n-1");
+    let refused = Refused { why: "no right".to_owned(), since: Timestamp::MAX, at: Timestamp::MIN };
+    toy.memory.refused.insert(kept.uid.clone(), refused);
+    toy.cluster.set_pod(kept);
+    toy.cluster.set_pod(pod("free", 2, "n-2"));
+    toy
+}
+
+#[test]
+fn a_node_whose_pod_the_server_refuses_to_evict_is_parked_for_a_person() {
+    let mut toy = forbidden(OnTimeout::Park);
+    toy.run_until(400, |toy| toy.kubelets("Draining") > 0 && message(toy, "n-1").contains("no right"));
+    let begun = toy.seconds;
+    toy.run_until(400, |toy| toy.kubelets("Parked") == 1 && toy.kubelets("Upgraded") == 1);
+    assert!(toy.seconds - begun < 120, "{}", toy.seconds - begun);
+    assert_eq!(message(&toy, "n-1"), "pod shop/kept-1: no right");
+    assert_eq!(cordoned(&toy), Vec::<String>::new());
+    assert!(toy.claims.iter().any(|claim| claim.state.name() == "Parked" && claim.state.stalled()));
+    // It stands alike while the refusal is remembered, and when it is forgotten.
+    for seconds in 0..60 {
+        if seconds == 30 {
+            toy.memory.refused.clear();
+        }
+        toy.tick();
+        assert_eq!(toy.phase(), UpgradePhase::Working(Stage::Kubelets), "{seconds}: {:?}", toy.status());
+    }
+    toy.run_until(600, |toy| toy.phase() == UpgradePhase::Completed);
+}
+
+#[test]
+fn force_goes_to_the_deadline_of_a_node_whose_pod_the_server_refuses_to_evict() {
+    let mut toy = forbidden(OnTimeout::Force);
+    toy.run_until(400, |toy| toy.kubelets("Draining") > 0 && message(toy, "n-1").contains("no right"));
+    let begun = toy.seconds;
+    toy.run_until(400, |toy| toy.deleted > 0 || toy.kubelets("Parked") > 0);
+    assert!((240..310).contains(&(toy.seconds - begun)), "{}", toy.seconds - begun);
+    toy.run_to_the_end(600);
+    assert_eq!((toy.phase(), toy.deleted), (UpgradePhase::Completed, 1), "{:?}", toy.log);
 }
 
 #[test]

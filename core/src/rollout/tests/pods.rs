@@ -62,6 +62,13 @@ impl Toy {
 
     pub(super) fn evict(&mut self, permit: &crate::disruption::Permit) {
         self.log.push(format!("Evict {}", permit.pod()));
+        let now = at(self.seconds);
+        if let Some(refused) = self.memory.refused.get_mut(permit.uid()) {
+            (refused.since, refused.at) = (refused.since.min(now), now);
+            let later = PodMemory::NotBefore(at(self.seconds + 30), Some(refused.why.clone()));
+            self.memory.pods.insert(permit.uid().clone(), later);
+            return;
+        }
         self.memory.pods.insert(permit.uid().clone(), PodMemory::Sent);
         if let Some(charge) = permit.charge() {
             self.memory.budgets.insert(charge.budget.clone(), Busy::Until(charge.resource_version.clone()));
