@@ -145,12 +145,17 @@ impl UpgradeRow {
         format!(" {} ", self.message).contains(&format!(" {line} "))
     }
 
+    /// What stands in the way of its plan, besides what its stage says.
+    pub(super) fn other_findings(&self) -> impl Iterator<Item = &FindingRow> {
+        self.findings.iter().filter(|finding| !self.says(&finding.message))
+    }
+
     /// What stands in the way of its plan, what it waits for and which nodes are out, one line each, without what
     /// condition Ready says already.
     pub(super) fn details(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         if self.needs_person {
-            lines.extend(self.findings.iter().map(FindingRow::line));
+            lines.extend(self.other_findings().map(FindingRow::line));
             lines.extend(omitted(self.findings_omitted, "finding"));
         }
         lines.extend(self.other_waits().map(|of| of.message.clone()));

@@ -99,7 +99,7 @@ fn in_the_way(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
     if !upgrade.needs_person && !style.wide {
         return;
     }
-    let lines: Vec<String> = upgrade.findings.iter().map(FindingRow::line).collect();
+    let lines: Vec<String> = upgrade.other_findings().map(FindingRow::line).collect();
     let more = left_out(lines.len(), upgrade.findings_omitted, "finding", style);
     section(text, style, "IN THE WAY", some(&lines, style).iter().cloned().chain(more));
 }

@@ -116,7 +116,8 @@ const REASONS: [(&str, u64, &str); 31] = [
     ("at 0 gated; at 0 gate kind; at 0 gate False", 3, "GateClosed"),
     ("at 0 gated", 3, "GateUnreadable"),
     (SILENT_ZONE, 7, "ZoneDisrupted"),
-    (LOST_ZONE, 40, "ZoneGone"),
+    // Until then a node that is parked elsewhere may go on by itself.
+    (LOST_ZONE, 300, "ZoneGone"),
     ("at 0 executor kubelet/* hang; at 0 deadline 3600; at 150000 delete-upgrade up", 4, "Deleting"),
     ("at 0 deadline 60; at 0 executor kube-apiserver/cp-2 hang", 10, "ControlPlaneFailed"),
     ("at 0 hosts", 10, "ControlPlaneHeld"),
