@@ -92,7 +92,7 @@ impl Start {
 
 /// Whether RKE2 runs it: one service of the host moves its static pods, the kubelet and kube-proxy.
 fn of_rke2(version: &KubeVersion) -> bool {
-    version.suffix().contains("rke2")
+    version.distribution().is_some_and(|(name, _)| name == "rke2")
 }
 
 /// Whether `proxy` moves with the kubelet of its node, and no later than it would be too old: it is part of the same

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::status::UpgradeStatus;
+use super::upgrade_phase::UpgradePhase;
 use crate::upgrade::{Progress, Upgrade};
 
 /// The upgrades that are under way or wait.
@@ -29,9 +30,11 @@ impl Queue {
         self.first.clone().filter(|first| progress.completed.is_none() && *first != upgrade.name)
     }
 
-    /// `upgrade` was decided about, and stands like this: if it begins and nothing else is under way, it has its turn.
+    /// `upgrade` was decided about, and stands like this: if it begins and nothing else is under way, it has its turn. One that
+    /// somebody deleted begins nothing, and has its turn from before where something of it is left.
     pub fn decided(&mut self, upgrade: &Upgrade, status: &UpgradeStatus) {
-        if self.first.is_none() && status.started.is_some() && status.completed.is_none() {
+        let is_under_way = status.started.is_some() && status.completed.is_none();
+        if self.first.is_none() && is_under_way && status.phase != UpgradePhase::Deleting {
             self.first = Some(upgrade.name.clone());
         }
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, Component, Evidence, Instance};
+use crate::version::KubeVersion;
 
 /// The nodes whose kubelet and kube-apiserver are one service.
 #[derive(Debug, Default)]
@@ -23,7 +24,7 @@ impl<'a> OneService<'a> {
             cluster.of(Component::KubeApiserver).filter_map(|server| server.node.as_ref()).collect();
         let tells = |part: &&Instance| {
             let plane = part.component == Component::KubeApiserver || part.component.is_controller();
-            plane && (part.evidence == Evidence::SameProcess || is_built_as(part, &["+k3s", "rke2"]))
+            plane && (part.evidence == Evidence::SameProcess || is_built_as(part, &["k3s", "rke2"]))
         };
         let told = cluster.instances().iter().filter(tells).filter_map(|part| part.node.as_ref());
         Self(told.filter(|node| serving.contains(node)).collect())
@@ -43,6 +44,6 @@ pub(crate) fn comes_with_kubelet(instance: &Instance) -> bool {
 }
 
 fn is_built_as(instance: &Instance, builds: &[&str]) -> bool {
-    let suffix = instance.version.known().map_or("", |version| version.suffix());
-    builds.iter().any(|build| suffix.contains(build))
+    let distribution = instance.version.known().and_then(KubeVersion::distribution);
+    distribution.is_some_and(|(name, _)| builds.contains(&name))
 }

@@ -181,3 +181,32 @@ impl UpgradesKept {
         self.unread_claims = unreadable.iter().map(|bad| bad.why.clone()).collect();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_claim_of_an_earlier_upgrade_holds_the_node_that_it_may_have_left_half_done() {
+        let deleted = json!("2026-01-01T00:00:00Z");
+        for (state, deleted, holds) in [
+            ("Upgrading", Value::Null, true),
+            ("Upgrading", deleted.clone(), true),
+            ("Failed", Value::Null, true),
+            ("Parked", Value::Null, false),
+            ("Upgraded", deleted, false),
+        ] {
+            let stored = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "NodeUpgrade",
+                "metadata": {"name": "up.kubelet.n-1", "uid": "1", "deletionTimestamp": deleted},
+                "spec": {"upgradeName": "up", "upgradeUID": "earlier", "component": "kubelet", "nodeName": "n-1",
+                    "nodeUID": "2", "fromVersion": "v1.36.4", "toVersion": "v1.37.1", "executor": "machines"},
+                "status": {"state": state, "since": "2026-01-01T00:00:00Z"}});
+            let claim = claim_of(&serde_json::from_value(stored.clone()).unwrap()).unwrap();
+            let left = left_behind(&serde_json::from_value(stored).unwrap(), &claim);
+            assert_eq!((left.place.is_some(), left.goes), (holds, claim.ending), "{state}: {}", left.why);
+            assert!(!left.ending && *left.upgrade == *"up", "what becomes of it is decided by itself");
+        }
+    }
+}

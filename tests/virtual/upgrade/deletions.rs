@@ -9,9 +9,9 @@ use tokio::time::sleep;
 
 use super::super::script::{self, Step};
 use super::attacks::{Attacked, Script, at, spread, steps};
-use super::base::{CLAIMS, FROM, TO};
-use super::campaign;
-use super::installed::story;
+use super::base::{CLAIMS, FROM, TO, UPGRADES};
+use super::installed::{nodes_that_are, story};
+use super::{UP, campaign, condition};
 
 /// What a person deletes at `millis`: the claim that has just changed, the upgrade, or the upgrade to ask for it again.
 fn deeds(millis: u64, component: &str, node: &str) -> Vec<Vec<Step>> {
@@ -146,5 +146,39 @@ fn a_claim_of_an_earlier_upgrade_of_the_same_name_is_named() {
             story.kube.delete(&format!("{CLAIMS}/{name}")).await.unwrap();
         }
         story.is("Completed", "").await;
+    });
+}
+
+/// It is settled, so that whoever keeps it keeps nobody waiting.
+#[test]
+fn a_deleted_upgrade_that_others_keep_says_so_and_holds_up_no_other() {
+    story("", "Automatic", async |story| {
+        let path = format!("{UPGRADES}/{UP}");
+        let upgrade = story.until("nodes move", |_, claims| nodes_that_are(claims, "Upgraded") > 2).await;
+        let mut finalizers = upgrade["metadata"]["finalizers"].clone();
+        finalizers.as_array_mut().unwrap().push("example.com/keep".into());
+        story.kube.merge(&path, &json!({"metadata": {"finalizers": finalizers}})).await.unwrap();
+        let mut second = story.setting.upgrade("second", TO);
+        second["spec"]["mode"] = "Automatic".into();
+        story.kube.create(UPGRADES, &second).await;
+        let of_second = |claim: &Value| claim["spec"]["upgradeName"] == "second";
+        sleep(Duration::from_secs(5)).await;
+        assert!(!story.kube.list(CLAIMS).await.iter().any(of_second), "it waits for its turn");
+        story.kube.delete(&path).await.unwrap();
+        story.is("Deleting", "it stays until finalizer example.com/keep is taken off").await;
+        story.until("the second begins", |_, claims| claims.iter().any(of_second)).await;
+        story.kube.merge(&path, &json!({"metadata": {"finalizers": []}})).await.unwrap();
+        let second = format!("{UPGRADES}/second");
+        let is_done = async || {
+            let object = story.kube.get(&second).await.unwrap();
+            condition(&object, "Ready").is_some_and(|of| of["reason"] == "Completed")
+        };
+        for _ in 0..360 {
+            if is_done().await {
+                break;
+            }
+            sleep(Duration::from_secs(10)).await;
+        }
+        assert!(is_done().await, "{:#}", story.kube.get(&second).await.unwrap());
     });
 }

@@ -30,7 +30,7 @@ const DEFINITION: &str = "upgradeexecutors.evenkeel.dev";
 
 /// An upgrade that is told step by step.
 pub struct Story {
-    setting: Setting,
+    pub setting: Setting,
     pub cluster: Cluster,
     pub kube: Kube,
     watcher: Arc<Mutex<Watcher>>,

@@ -115,3 +115,22 @@ fn a_status_that_loses_again_and_again_is_sent_ever_more_rarely_whatever_else_ch
         story.is("Completed", "").await;
     });
 }
+
+/// Each is written to the upgrade as it is after its status, which was written a moment before.
+#[test]
+fn our_finalizer_loses_no_race_against_our_own_status() {
+    story("", "Automatic", async |story| {
+        moves_one_node(story).await;
+        story.is("Completed", "").await;
+        let path = format!("{UPGRADES}/{UP}");
+        story.kube.delete(&path).await.unwrap();
+        while story.kube.get(&path).await.is_some() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let line = format!("patch clusterupgrades.evenkeel.dev {UP}");
+        let calls = story.cluster.faults().record();
+        let ours: Vec<_> =
+            calls.iter().filter(|call| call.agent == "evenkeel-a" && call.line() == line).collect();
+        assert_eq!(ours.len(), 2, "put on, and taken off: {ours:#?}");
+    });
+}

@@ -35,6 +35,17 @@ fn where_none_is_under_way_the_first_that_begins_has_its_turn() {
 }
 
 #[test]
+fn one_that_somebody_deleted_takes_no_turn() {
+    let mut toy = Toy::new(1, 1);
+    toy.run_until(60, |toy| !toy.claims.is_empty());
+    toy.progress.ending = true;
+    toy.run_until(60, |toy| !toy.progress.protected);
+    let mut queue = Queue::default();
+    queue.decided(&upgrade("up"), &toy.status());
+    assert_eq!(queue.ahead_of(&upgrade("b"), &Progress::default()), None);
+}
+
+#[test]
 fn an_upgrade_that_was_never_begun_is_patient_with_a_kube_apiserver_that_does_not_answer() {
     let mut toy = Toy::new(1, 1);
     let known = toy.cluster.instances().to_vec();
