@@ -16,6 +16,7 @@ mod fuzzing;
 mod judge;
 #[cfg(not(feature = "sim"))]
 mod no_demo;
+mod node_labels;
 mod output;
 mod plan;
 mod preflight;

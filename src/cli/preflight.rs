@@ -17,6 +17,7 @@ use super::absent::{absent, absent_node, unreadable};
 use super::args::{FormArgs, WhereArgs};
 use super::connect;
 use super::exit::{EXIT_FINDINGS, EXIT_OK, print};
+use super::node_labels::NodeLabels;
 use super::output;
 use super::output::causes::{CauseReport, FailOnOutlook, render};
 use super::status;
@@ -79,8 +80,8 @@ pub(super) struct PreflightArgs {
     #[arg(value_name = "NODE", conflicts_with = "selector")]
     nodes: Vec<String>,
     /// The nodes with these labels.
-    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = written_selector)]
-    selector: Option<WrittenSelector>,
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<NodeLabels>,
     #[command(flatten)]
     place: WhereArgs,
     #[command(flatten)]
@@ -141,19 +142,8 @@ fn what(text: &str) -> Result<AskedObject, String> {
     }
 }
 
-pub(super) fn selector(text: &str) -> Result<Selector, String> {
+fn selector(text: &str) -> Result<Selector, String> {
     text.parse::<Selector>().map_err(|error| error.to_string())
-}
-
-/// A selector, and how a person wrote it.
-#[derive(Clone, Debug)]
-struct WrittenSelector {
-    text: String,
-    selector: Selector,
-}
-
-fn written_selector(text: &str) -> Result<WrittenSelector, String> {
-    Ok(WrittenSelector { text: text.to_owned(), selector: selector(text)? })
 }
 
 /// `90s`, `30m`, `1h`, `1h30m`, or seconds; `0` is no time at all.
@@ -243,27 +233,23 @@ async fn survey(place: &WhereArgs, command: &str) -> Result<Surveyed, String> {
     Ok(Surveyed { cluster: survey.cluster(), subject, survey, now: Timestamp::now() })
 }
 
-/// Why there is no node to look at.
-fn none_of(selector: Option<&WrittenSelector>) -> String {
-    match selector {
-        Some(selector) => {
-            let labels = escape(&selector.text);
-            format!("no node has the labels {labels}; kubectl get nodes --show-labels says which there are")
-        }
-        None => "there is no node; kubectl get nodes says which there are".to_owned(),
-    }
-}
-
 /// The nodes with these names; without names, those that `selector` selects, or all.
 fn choose<'a>(
     cluster: &'a Cluster,
     names: &[String],
-    selector: Option<&WrittenSelector>,
+    selector: Option<&NodeLabels>,
 ) -> Result<Vec<&'a Node>, String> {
     if names.is_empty() {
-        let selected = |node: &&Node| selector.is_none_or(|written| written.selector.matches(&node.labels));
+        let selected = |node: &&Node| selector.is_none_or(|labels| labels.are_on(node));
         let nodes: Vec<_> = cluster.nodes().iter().map(AsRef::as_ref).filter(selected).collect();
-        return if nodes.is_empty() { Err(none_of(selector)) } else { Ok(nodes) };
+        return if nodes.is_empty() {
+            Err(selector.map_or_else(
+                || "there is no node; kubectl get nodes says which there are".to_owned(),
+                NodeLabels::absent,
+            ))
+        } else {
+            Ok(nodes)
+        };
     }
     let find = |name: &String| {
         let name = name.strip_prefix("node/").unwrap_or(name);

@@ -20,7 +20,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use evenkeel_core::cluster::{Node, NodeRef, Selector};
+use evenkeel_core::cluster::{Node, NodeRef};
 use evenkeel_core::disruption::{CordonMark, Rules};
 use evenkeel_core::drain::{DrainPolicy, DrainRequest, OnTimeout};
 use evenkeel_core::version::escape;
@@ -33,6 +33,7 @@ use super::absent::absent;
 use super::args::ClusterArgs;
 use super::connect;
 use super::exit::{EXIT_FINDINGS, EXIT_OK};
+use super::node_labels::NodeLabels;
 use super::preflight::{PodArgs, time};
 use crate::act::{Authority, Effects, NotDone, node};
 use crate::clients::{effects_client, one_line, read_client};
@@ -91,8 +92,8 @@ pub(super) struct DrainArgs {
     #[arg(value_name = "NODE", required_unless_present = "selector", conflicts_with = "selector")]
     nodes: Vec<String>,
     /// The nodes with these labels.
-    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = super::preflight::selector)]
-    selector: Option<Selector>,
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<NodeLabels>,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
@@ -162,8 +163,8 @@ pub(super) struct UncordonArgs {
     #[arg(value_name = "NODE", required_unless_present = "selector", conflicts_with = "selector")]
     nodes: Vec<String>,
     /// The nodes with these labels.
-    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = super::preflight::selector)]
-    selector: Option<Selector>,
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<NodeLabels>,
     #[command(flatten)]
     cluster: ClusterArgs,
     /// Clear the conditions `DrainInProgress` and `Drained`, which `drain` wrote with the same flag.
@@ -189,7 +190,8 @@ pub(super) async fn drain(args: DrainArgs) -> Result<u8, String> {
     let read = read_client(&config).map_err(|error| one_line(&error))?;
     let effects = Effects::new(effects_client(&config).map_err(|error| one_line(&error))?);
     let clock = Clock::default();
-    let names = nodes(&read, &args.nodes, args.selector.as_ref()).await?;
+    let names = nodes(&read, &args.nodes, args.selector.as_ref()).await;
+    let names = names.map_err(|line| connect::told(&config, line))?;
     let request = DrainRequest {
         nodes: names,
         concurrency: args.concurrency.into(),
@@ -242,7 +244,7 @@ pub async fn run(
 async fn nodes(
     client: &Client,
     names: &[String],
-    selector: Option<&Selector>,
+    selector: Option<&NodeLabels>,
 ) -> Result<Vec<Arc<str>>, String> {
     let Some(selector) = selector else {
         let mut all: Vec<Arc<str>> = Vec::new();
@@ -256,19 +258,19 @@ async fn nodes(
     };
     let found: Vec<Arc<str>> =
         listed(client, Some(selector)).await?.into_values().map(|node| node.name.clone()).collect();
-    if found.is_empty() { Err("no node has these labels".to_owned()) } else { Ok(found) }
+    if found.is_empty() { Err(selector.absent()) } else { Ok(found) }
 }
 
 async fn listed(
     client: &Client,
-    selector: Option<&Selector>,
+    selector: Option<&NodeLabels>,
 ) -> Result<BTreeMap<Arc<str>, Arc<Node>>, String> {
     let api: Api<lean::Node> = Api::all(client.clone());
     let mut names = Interner::default();
     let list = api.list(&ListParams::default()).await;
     let list = list.map_err(|error| format!("cannot list nodes: {}", one_line(&error)))?;
     let nodes = list.items.into_iter().map(|node| node.keep(&mut names).node.clone());
-    let selected = nodes.filter(|node| selector.is_none_or(|selector| selector.matches(&node.labels)));
+    let selected = nodes.filter(|node| selector.is_none_or(|labels| labels.are_on(node)));
     Ok(selected.map(|node| (node.name.clone(), node)).collect())
 }
 
@@ -320,10 +322,11 @@ pub(super) async fn uncordon(args: UncordonArgs) -> Result<u8, String> {
     let config = connect::config(&args.cluster, "uncordon").await?;
     let read = read_client(&config).map_err(|error| one_line(&error))?;
     let effects = Effects::new(effects_client(&config).map_err(|error| one_line(&error))?);
-    let found = listed(&read, args.selector.as_ref()).await?;
+    let listed = listed(&read, args.selector.as_ref()).await;
+    let found = listed.map_err(|line| connect::told(&config, line))?;
     let wanted = if args.nodes.is_empty() { found.values().collect() } else { named(&found, &args.nodes)? };
-    if wanted.is_empty() {
-        return Err("no node has these labels".to_owned());
+    if let Some(labels) = args.selector.filter(|_| wanted.is_empty()) {
+        return Err(labels.absent());
     }
     let clock = Clock::default();
     let mut teller = Teller::new(args.output, clock.clone());
