@@ -58,7 +58,7 @@ fn one(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
     line("Upgrade", &format!("{}   {from} -> {}", upgrade.name, upgrade.to));
     line("Stage", &style.paint.on(ink, &upgrade.line()));
     if !upgrade.stage.is_empty() {
-        line("Progress", &progress(upgrade));
+        line("Nodes", &nodes(upgrade));
     }
     if !upgrade.plan_hash.is_empty() {
         line("Hash", &upgrade.plan_hash);
@@ -126,9 +126,9 @@ fn waits(text: &mut String, upgrade: &UpgradeRow, style: StatusStyle) {
     }
 }
 
-fn progress(upgrade: &UpgradeRow) -> String {
+fn nodes(upgrade: &UpgradeRow) -> String {
     let UpgradeRow { upgraded, selected, parked, failed, eta, nodes_in_flight, .. } = upgrade;
-    let mut line = format!("{upgraded}/{selected} nodes upgraded, {nodes_in_flight} in flight");
+    let mut line = format!("{upgraded}/{selected} upgraded, {nodes_in_flight} in flight");
     _ = write!(line, ", {parked} parked, {failed} failed");
     if !eta.is_empty() {
         _ = write!(line, "; about {eta} left");
