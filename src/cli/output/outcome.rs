@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use evenkeel_core::cluster::Component;
+use evenkeel_core::skew::policy::Rule;
 use evenkeel_core::skew::{Assessment, Row, Severity, Standing, sample_names};
 use evenkeel_core::version::Observed;
 
@@ -36,8 +37,8 @@ impl Level {
 /// What a check may fail by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailedBy {
-    /// A rule of the policy, by its short name: `R2`.
-    Policy(&'static str),
+    /// A rule of the policy, or what is said of how long a minor is maintained.
+    Policy(&'static Rule),
     /// That a component's version is not known.
     UnknownVersion,
     /// That a source was not seen.
@@ -48,7 +49,7 @@ impl FailedBy {
     /// Its short name.
     pub(super) const fn text(self) -> &'static str {
         match self {
-            Self::Policy(rule) => rule,
+            Self::Policy(rule) => rule.id,
             Self::UnknownVersion => "unknown-version",
             Self::NotSeen => "not-seen",
         }
@@ -80,7 +81,7 @@ pub(super) fn outcomes(judged: &Assessment, missing: &[String]) -> Vec<CheckOutc
             Severity::AtLimit => Level::AtLimit,
             Severity::Warning => Level::Warning,
         },
-        rule: FailedBy::Policy(finding.rule.id),
+        rule: FailedBy::Policy(finding.rule),
         id: finding.id.clone(),
         component: Some(finding.component),
         message: finding.message.clone(),

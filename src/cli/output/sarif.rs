@@ -39,10 +39,10 @@ pub(super) fn sarif(report: &Report) -> Value {
 }
 
 fn rule(outcome: &CheckOutcome) -> Value {
-    let about = outcome.component.map_or("cluster", |component| component.name());
     let text = match outcome.rule {
-        FailedBy::UnknownVersion => "A component's version is not known".to_owned(),
-        FailedBy::Policy(_) | FailedBy::NotSeen => format!("Kubernetes version skew policy: {about}"),
+        FailedBy::UnknownVersion => "A component's version is not known",
+        FailedBy::NotSeen => "A source was not seen",
+        FailedBy::Policy(rule) => rule.source,
     };
     json!({"id": outcome.rule.text(), "shortDescription": {"text": text}, "helpUri": POLICY})
 }
