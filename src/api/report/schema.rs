@@ -286,9 +286,9 @@ pub struct Row {
     /// minor. Absent for kube-apiservers and where it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<i32>,
-    /// How the instances stand by the policy: `Supported`, `Transitional` (a controller is one minor behind, or ahead of the
-    /// kube-apiserver of another node, as during an upgrade), `AtLimit` (they block the next minor), `Unknown` (their
-    /// version, or what decides, is not known) or `Unsupported` (they are outside the policy).
+    /// How the instances stand by the policy: `Supported`, `Transitional` (controllers that are one minor behind, or
+    /// instances that are newer than the kube-apiserver of another node, as during an upgrade), `AtLimit` (they block the
+    /// next minor), `Unknown` (their version, or what decides, is not known) or `Unsupported` (they are outside the policy).
     pub state: String,
     /// The names of the first few instances.
     #[serde(default)]

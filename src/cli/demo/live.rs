@@ -183,6 +183,7 @@ impl LiveView {
         let paint = presentation.style.paint;
         let speed = match pace.speed() {
             0 => "stopped".to_owned(),
+            1 => "as fast as here".to_owned(),
             speed => format!("{speed} times as fast as here"),
         };
         let title = format!(

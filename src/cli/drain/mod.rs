@@ -54,7 +54,7 @@ const UNCORDON_TRIES: usize = 5;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   evenkeel drain n-1
-  evenkeel drain -l pool=web --concurrency 4 --timeout 30m --uncordon-on-failure
+  evenkeel drain -l pool=web --concurrency 4 --uncordon-on-failure
   evenkeel drain n-1 --dry-run=server
   evenkeel drain n-1 -o jsonl | jq .";
 
