@@ -65,11 +65,3 @@ pub struct Node {
     /// The value of its [`OUTDATED_TAINT`].
     pub outdated_for: Option<Arc<str>>,
 }
-
-impl Node {
-    /// Whether it goes one at a time, with all others of which this is so: part of the control plane runs on it, or a member of
-    /// etcd, of which two that are away at once may be one too many.
-    pub const fn goes_alone(&self) -> bool {
-        self.control_plane || self.etcd
-    }
-}

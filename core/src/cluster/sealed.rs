@@ -163,6 +163,19 @@ impl Cluster {
         &self.webhooks
     }
 
+    /// Whether part of the control plane runs on `node`: it is labelled so, or a kube-apiserver is seen there. Nothing makes
+    /// a person label such a Node.
+    pub fn is_of_control_plane(&self, node: &Node) -> bool {
+        let mut servers = self.instances.iter().take_while(|of| of.component == Component::KubeApiserver);
+        node.control_plane || servers.any(|server| server.node.as_deref() == Some(&*node.name))
+    }
+
+    /// Whether `node` goes one at a time, with all others of which this is so: part of the control plane runs on it, or a
+    /// member of etcd, of which two that are away at once may be one too many.
+    pub fn goes_alone(&self, node: &Node) -> bool {
+        node.etcd || self.is_of_control_plane(node)
+    }
+
     /// Who leads each controller whose lease somebody holds, in the order of [`Component`].
     pub fn leaders(&self) -> &[Leader] {
         &self.leaders

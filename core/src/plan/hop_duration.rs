@@ -14,7 +14,7 @@ use super::hops::Hop;
 use super::length::{Durations, Length, times};
 use super::pods_to_leave::{Leaving, Room};
 use super::waves::Wave;
-use crate::cluster::{Cluster, Node};
+use crate::cluster::Cluster;
 use crate::upgrade::{NodeGroup, Unit, Upgrade};
 
 /// One hop, and what is known of its work.
@@ -36,7 +36,8 @@ impl<'a> HopWork<'a> {
 
     /// Its control-plane nodes, of which only one is away at a time, whichever groups they are in.
     pub(super) fn control_plane(&self) -> BTreeSet<&'a Arc<str>> {
-        self.nodes().filter(|name| self.cluster.node(name).is_some_and(Node::goes_alone)).collect()
+        let alone = |node| self.cluster.goes_alone(node);
+        self.nodes().filter(|name| self.cluster.node(name).is_some_and(alone)).collect()
     }
 
     /// The waves of each group, in the order in which groups begin.

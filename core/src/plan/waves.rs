@@ -128,7 +128,7 @@ pub fn rank(cluster: &Cluster, at: usize) -> usize {
 /// Whether `node` is a worker that nothing has to leave. Such a node goes first: what leaves the others finds a place there
 /// that it does not have to leave again. Nodes of the control plane usually take no other pods.
 pub fn is_spare(cluster: &Cluster, node: &Node) -> bool {
-    !node.goes_alone() && is_empty(cluster, node)
+    !cluster.goes_alone(node) && is_empty(cluster, node)
 }
 
 /// Whether nothing has to leave `node` for it to be upgraded, as far as its pods alone tell.

@@ -44,7 +44,7 @@ pub(super) fn away(cluster: &Cluster, missing: &[ComponentPlace]) -> Vec<Away> {
     let moved = unready.filter(|of| Stage::of(of.component).is_some_and(|stage| stage < Stage::Kubelets));
     let moved = moved.map(|of| Away::Component(of.component, name_of(of).clone()));
     let missing = missing.iter().map(|place| Away::Component(place.component, place.name.clone()));
-    let statics = cluster.nodes().iter().filter(|node| node.goes_alone());
+    let statics = cluster.nodes().iter().filter(|node| cluster.goes_alone(node));
     let statics = statics.flat_map(|node| unready_statics(cluster, node));
     let statics = statics.map(|pod| Away::StaticPod(pod.full_name().into()));
     moved.chain(missing).chain(statics).collect()

@@ -40,7 +40,7 @@ pub(super) fn has_a_place(round: &Round<'_>, node: &Node, expected: SignedDurati
     let cluster = round.world.cluster;
     let takes = |of: &Selected<'_>| {
         let node = of.member.node;
-        of.member.at_target == Some(true) && node.ready && !node.unschedulable && !node.goes_alone()
+        of.member.at_target == Some(true) && node.ready && !node.unschedulable && !cluster.goes_alone(node)
     };
     if is_empty(cluster, node) || round.selected.iter().any(takes) {
         return Ok(());

@@ -37,7 +37,7 @@ pub(super) fn settles(claim: &Claim) -> Option<Timestamp> {
 pub(super) fn static_pods_settle(cluster: &Cluster, mine: &[&Claim], now: Timestamp) -> Option<Timestamp> {
     let is_new = |claim: &Claim| match &claim.state {
         ClaimState::Upgrading { before, observed: None, .. } if claim.is_of_kubelet() => {
-            let node = node_of(cluster, claim).filter(|node| node.goes_alone());
+            let node = node_of(cluster, claim).filter(|node| cluster.goes_alone(node));
             node.is_some_and(|node| kubelet_lacks(node, claim, before).is_none())
         }
         _ => false,
@@ -49,7 +49,9 @@ pub(super) fn static_pods_settle(cluster: &Cluster, mine: &[&Claim], now: Timest
 
 /// The stage that people are told: none goes back because static pods are away that a later one restarts.
 pub(super) fn shown_stage(stage: Stage, mine: &[&Claim], cluster: &Cluster) -> Stage {
-    let of_plane = |claim: &Claim| cluster.node(&claim.subject.node).is_some_and(|node| node.control_plane);
+    let of_plane = |claim: &Claim| {
+        cluster.node(&claim.subject.node).is_some_and(|node| cluster.is_of_control_plane(node))
+    };
     let restarts = |claim: &&&Claim| matches!(claim.state, ClaimState::Upgrading { .. }) && of_plane(claim);
     let returning = mine.iter().filter(restarts);
     returning.map(|claim| claim.subject.stage()).max().map_or(stage, |of| of.max(stage))
@@ -59,7 +61,7 @@ pub(super) fn shown_stage(stage: Stage, mine: &[&Claim], cluster: &Cluster) -> S
 /// target. The first time, this records since when.
 pub(super) fn statics_return(round: &mut Round<'_>, claim: &Claim, node: &Node) -> bool {
     let ClaimState::Upgrading { since, before, observed } = &claim.state else { return false };
-    if !node.goes_alone() {
+    if !round.world.cluster.goes_alone(node) {
         return false;
     }
     let line = format!("observed at {}; gives its static pods time to come back", node.kubelet);
@@ -119,14 +121,15 @@ pub(super) fn opened<'a>(round: &'a Round<'_>) -> impl Iterator<Item = &'a Subje
 
 /// Whether a control-plane node is taken up in this round.
 fn one_is_opened(round: &Round<'_>) -> bool {
-    let of_plane = |node: &str| round.world.cluster.node(node).is_some_and(Node::goes_alone);
+    let cluster = round.world.cluster;
+    let of_plane = |node: &str| cluster.node(node).is_some_and(|node| cluster.goes_alone(node));
     opened(round).any(|of| of.component == Component::Kubelet && of_plane(&of.node))
 }
 
 /// Whether the control-plane node `name` may be taken away.
 pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotWhole> {
     let cluster = round.world.cluster;
-    let mut others = cluster.nodes().iter().filter(|other| other.goes_alone() && *other.name != *name);
+    let mut others = cluster.nodes().iter().filter(|other| cluster.goes_alone(other) && *other.name != *name);
     let claims_of = |other: &Node| {
         let uid = other.uid.clone();
         round.mine.iter().filter(move |claim| claim.is_of_kubelet() && claim.subject.node_uid == uid)
@@ -150,7 +153,8 @@ pub(super) fn others_are_whole(round: &Round<'_>, name: &str) -> Result<(), NotW
     if let Some(silent) = servers.find(|server| !server.ready && server.node.as_deref() != Some(name)) {
         return Err(NotWhole::passing(format!("waits until kube-apiserver {} answers", silent.name)));
     }
-    let mut statics = cluster.nodes().iter().filter(|other| other.goes_alone() && *other.name != *name);
+    let mut statics =
+        cluster.nodes().iter().filter(|other| cluster.goes_alone(other) && *other.name != *name);
     let Some(pod) = statics.find_map(|other| unready_statics(cluster, other).next()) else { return Ok(()) };
     let line = format!("waits until static pod {} is ready", pod.full_name());
     let pod: Arc<str> = pod.full_name().into();

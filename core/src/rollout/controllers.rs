@@ -30,7 +30,8 @@ const LOOKED_FOR: SignedDuration = SignedDuration::from_mins(5);
 
 /// Whether `claim` restarted static pods of the control plane: its components, or the kubelet of a node of it.
 fn is_step(cluster: &Cluster, claim: &Claim) -> bool {
-    !claim.is_of_kubelet() || cluster.node(&claim.subject.node).is_some_and(|node| node.control_plane)
+    !claim.is_of_kubelet()
+        || cluster.node(&claim.subject.node).is_some_and(|node| cluster.is_of_control_plane(node))
 }
 
 /// When the last step of the control plane was over, of those that `mine` and `soaks` tell of; `None` before the first one.

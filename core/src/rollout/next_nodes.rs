@@ -266,7 +266,7 @@ fn full(round: &mut Round<'_>, members: &Members<'_>, unavailable: usize) {
 /// Whether `node` may be taken up now. Returns the write that takes its parked claim up again, if it has one. The error
 /// is what it waits for.
 fn may_begin(round: &mut Round<'_>, node: &Node, claim: Option<&Claim>) -> Result<Option<Action>, Waiting> {
-    if node.goes_alone()
+    if round.world.cluster.goes_alone(node)
         && let Err(not_whole) = others_are_whole(round, &node.name)
     {
         // Others come back by themselves, unless they have been away for long.

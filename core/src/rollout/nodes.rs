@@ -178,7 +178,7 @@ fn control_plane_is_away(round: &mut Round<'_>) -> bool {
 /// What the rest of the control plane lacks, while `node` is part of it and must not be given to its executor for that.
 fn others_lack(round: &Round<'_>, node: &Node) -> Option<String> {
     // A worker is none of it, and most nodes are workers: what the others lack is looked at last.
-    if !node.goes_alone() {
+    if !round.world.cluster.goes_alone(node) {
         return None;
     }
     others_are_whole(round, &node.name).err().map(|lack| lack.line)
@@ -302,7 +302,11 @@ fn hand_over(round: &mut Round<'_>, claim: &Claim, node: &Node, empties: bool) {
     let before = Before {
         incarnation: heartbeat(node),
         not_ready: not_ready(world.cluster, node),
-        static_pods: if node.goes_alone() { static_pods(world.cluster, &node.name) } else { Vec::new() },
+        static_pods: if world.cluster.goes_alone(node) {
+            static_pods(world.cluster, &node.name)
+        } else {
+            Vec::new()
+        },
         asked: Some(asked(round, claim)),
         ..Before::default()
     };

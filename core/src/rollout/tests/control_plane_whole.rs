@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use super::cluster::Toy;
 use super::scheduler_upgraded;
 use crate::cluster::{Component, Node, Pod};
-use crate::fixture::{at, node, pod};
+use crate::fixture::{at, instance, node, pod};
 use crate::rollout::{Action, Claim, ClaimState, UpgradePhase};
 use crate::version::Observed;
 
@@ -22,6 +22,24 @@ fn control_plane_nodes_go_one_at_a_time_whatever_their_group_allows() {
         seen = seen.max(toy.kubelets_in_flight());
     }
     assert_eq!((toy.phase(), seen), (UpgradePhase::Completed, 1), "{:?}", toy.log);
+}
+
+#[test]
+fn nodes_that_nobody_labelled_go_one_at_a_time_where_kube_apiservers_are_seen_on_them() {
+    let mut toy = Toy::new(1, 4);
+    toy.cluster.add_instance(instance(Component::KubeApiserver, "cp-3", "v1.36.4"));
+    for name in ["cp-1", "cp-2", "cp-3"] {
+        toy.cluster.set_node(node(name, "v1.36.4"));
+    }
+    let mut most = 0;
+    for _ in 0..1200 {
+        toy.tick();
+        let flies = |claim: &&Claim| claim.is_of_kubelet() && claim.state.in_flight();
+        most = most.max(
+            toy.claims.iter().filter(flies).filter(|claim| claim.subject.node.starts_with("cp-")).count(),
+        );
+    }
+    assert_eq!((toy.phase(), most), (UpgradePhase::Completed, 1), "{:?}", toy.log);
 }
 
 #[test]
