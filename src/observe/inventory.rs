@@ -34,6 +34,8 @@ pub enum Source {
     Volumes,
     /// `VolumeAttachments`: which volumes a node holds.
     Attachments,
+    /// `StatefulSets`: how many pods are still to be made.
+    StatefulSets,
 }
 
 impl Source {
@@ -48,12 +50,13 @@ impl Source {
             Self::Budgets,
             Self::Webhooks,
         ];
-        let where_nodes_are_drained = (scope == PodScope::All).then_some([Self::Volumes, Self::Attachments]);
+        let where_nodes_are_drained =
+            (scope == PodScope::All).then_some([Self::Volumes, Self::Attachments, Self::StatefulSets]);
         everywhere.into_iter().chain(where_nodes_are_drained.into_iter().flatten())
     }
 
     /// Its name: `nodes`, `endpointslices`, `version`, `pods`, `leases`, `pdbs`, `webhooks`,
-    /// `persistentvolumes`, `volumeattachments`.
+    /// `persistentvolumes`, `volumeattachments`, `statefulsets`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
@@ -65,6 +68,7 @@ impl Source {
             Self::Webhooks => "webhooks",
             Self::Volumes => "persistentvolumes",
             Self::Attachments => "volumeattachments",
+            Self::StatefulSets => "statefulsets",
         }
     }
 }

@@ -36,7 +36,7 @@ use fold::{SyncState, Watched};
 use interner::Detail;
 use lean::{
     EndpointSlice, Lease, LeaseCandidate, MutatingWebhooks, Node, PersistentVolume, Pod, PodDisruptionBudget,
-    ValidatingWebhooks, VolumeAttachment,
+    StatefulSet, ValidatingWebhooks, VolumeAttachment,
 };
 use model::Model;
 use optional_kind::OptionalKind;
@@ -66,6 +66,8 @@ pub struct Observer {
     pub volumes: Option<Cache<PersistentVolume>>,
     /// `VolumeAttachments`, in the same case.
     pub attachments: Option<Cache<VolumeAttachment>>,
+    /// `StatefulSets` of all namespaces, in the same case.
+    pub stateful_sets: Option<Cache<StatefulSet>>,
     candidates: OptionalKind<LeaseCandidate>,
     apiservers: Arc<Apiservers>,
     model: Mutex<Model>,
@@ -110,6 +112,7 @@ impl Observer {
             mutating: watch(Api::all(client.clone()), None, detail, shared),
             volumes: drains.then(|| watch(Api::all(client.clone()), None, detail, shared)),
             attachments: drains.then(|| watch(Api::all(client.clone()), None, detail, shared)),
+            stateful_sets: drains.then(|| watch(Api::all(client.clone()), None, detail, shared)),
             candidates: OptionalKind::watch(client, "kube-system", shared),
             apiservers,
             model: Mutex::new(Model::new(scope)),
@@ -219,6 +222,7 @@ impl Observer {
         ];
         all.extend(self.volumes.as_ref().map(|volumes| of(Source::Volumes, volumes)));
         all.extend(self.attachments.as_ref().map(|attachments| of(Source::Attachments, attachments)));
+        all.extend(self.stateful_sets.as_ref().map(|sets| of(Source::StatefulSets, sets)));
         all
     }
 
@@ -270,6 +274,9 @@ impl Observer {
         }
         if let Some(attachments) = &self.attachments {
             gaps.may(Source::Attachments, &attachments.news(|all, news| model.attachments(all, &news)));
+        }
+        if let Some(sets) = &self.stateful_sets {
+            gaps.may(Source::StatefulSets, &sets.news(|sets, news| model.stateful_sets(sets, &news)));
         }
         model.find(&leases.unwrap_or_default(), &endpoints, self.candidates.list(), now);
         let (platform, leading) = (model.platform(), model.leading().to_vec());

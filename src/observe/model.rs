@@ -18,7 +18,7 @@ use super::inventory::PodScope;
 use super::leaders::{self, Leading};
 use super::lean::{
     CandidateSeen, LeaseSeen, Node, NodeSeen, PersistentVolume, Pod, PodDisruptionBudget, PodSeen,
-    VolumeAttachment,
+    StatefulSet, VolumeAttachment,
 };
 use super::platform::Platform;
 use super::recognise;
@@ -50,6 +50,7 @@ struct Has {
     webhooks: bool,
     volumes: bool,
     attachments: bool,
+    stateful_sets: bool,
 }
 
 /// The sources of components that are few, and so are compared as a whole. A lease's time changes at every renewal,
@@ -293,6 +294,21 @@ impl Model {
             Arc::make_mut(&mut self.cluster).surroundings_mut().attached = None;
         }
         self.has.attachments = usable;
+        state
+    }
+
+    /// Updates the `StatefulSets` of the model with `news`, and returns how far `fold` can be relied on. While it cannot,
+    /// the model says that no workload is known.
+    pub(super) fn stateful_sets(&mut self, fold: &Fold<StatefulSet>, news: &News) -> SyncState {
+        let state = fold.state();
+        let usable = state == SyncState::Synced;
+        if usable && (!news.is_empty() || !self.has.stateful_sets) {
+            let sets = fold.values().cloned().collect();
+            Arc::make_mut(&mut self.cluster).surroundings_mut().workloads = Some(sets);
+        } else if !usable && self.has.stateful_sets {
+            Arc::make_mut(&mut self.cluster).surroundings_mut().workloads = None;
+        }
+        self.has.stateful_sets = usable;
         state
     }
 

@@ -147,7 +147,7 @@ impl Driver<'_> {
             .map_err(|not_ready| Unseen { line: not_ready.to_string(), refused: false })?;
         // A report can do without some sources; a drain cannot. Without pods every node would look drained, without
         // budgets every pod free to go, without webhooks none in the way, without volumes no pod tied to its node,
-        // and without their attachments every volume detached.
+        // without their attachments every volume detached, and without StatefulSets no pod still to be made.
         if let Some(missing) = inventory.missing.first() {
             let refused = missing.trouble == Trouble::Refused;
             return Err(Unseen { line: missing.reason.to_string(), refused });

@@ -1,6 +1,6 @@
 //! Whatever happens and whenever somebody looks, the model is the one that is made anew.
 
-use evenkeel_core::cluster::Parts;
+use evenkeel_core::cluster::{Owner, Parts, Scale};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -423,4 +423,32 @@ fn attached_volumes_are_known_with_their_claims_while_they_can_be_relied_on() {
     assert_eq!(look(&mut attachments), Some(vec!["n-1 pv-1".to_owned(), "n-2 pv-1".to_owned()]));
     attachments.failing("the server is away");
     assert_eq!(look(&mut attachments), None);
+}
+
+#[test]
+fn the_scale_of_a_stateful_set_is_known_while_it_can_be_relied_on() {
+    let mut model = Model::new(PodScope::All);
+    let mut fold = Fold::<StatefulSet>::default();
+    let named = |kind: &str, uid: &str| Owner {
+        api_version: "apps/v1".into(),
+        kind: kind.into(),
+        name: "db".into(),
+        uid: uid.into(),
+    };
+    let mut look = |fold: &mut Fold<StatefulSet>| {
+        let news = fold.news();
+        model.stateful_sets(fold, &news);
+        let cluster = model.cluster();
+        let scale = |of: &Owner| cluster.surroundings().scale(&"shop".into(), of);
+        [scale(&named("StatefulSet", "uid-1")), scale(&named("ReplicaSet", "uid-2"))]
+    };
+    assert_eq!(look(&mut fold), [Scale::Unknown, Scale::Unknown], "nothing was listed yet");
+    fold.list_begins();
+    let metadata = json!({"namespace": "shop", "name": "db", "uid": "uid-1"});
+    let set = json!({"metadata": metadata, "spec": {"replicas": 3}});
+    fold.listed(serde_json::from_value(set).unwrap());
+    fold.list_ends("1");
+    assert_eq!(look(&mut fold), [Scale::Of("uid-1".into(), 3), Scale::Unknown]);
+    fold.failing("the server is away");
+    assert_eq!(look(&mut fold), [Scale::Unknown, Scale::Unknown]);
 }

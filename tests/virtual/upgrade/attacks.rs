@@ -18,12 +18,13 @@ pub const LEADER: &str = "evenkeel-a";
 pub const LEASE: &str = "evenkeel-a-lease";
 
 /// Every kind that the operator watches.
-pub const WATCHED: [&str; 13] = [
+pub const WATCHED: [&str; 14] = [
     "nodes",
     "pods",
     "poddisruptionbudgets.policy",
     "persistentvolumes",
     "volumeattachments.storage.k8s.io",
+    "statefulsets.apps",
     "endpointslices.discovery.k8s.io",
     "leases.coordination.k8s.io",
     "validatingwebhookconfigurations.admissionregistration.k8s.io",

@@ -317,6 +317,7 @@ fn what_the_operator_may_not_see_is_what_the_upgrade_waits_for() {
     for resource in [
         "persistentvolumes",
         "volumeattachments.storage.k8s.io",
+        "statefulsets.apps",
         "poddisruptionbudgets.policy",
         "upgradeexecutors.evenkeel.dev",
     ] {
