@@ -1,6 +1,6 @@
 //! The same attacks on the other kinds of upgrades: by Jobs, of a control plane that runs on hosts, of whole nodes of a
-//! control plane as kubeadm moves them, of nodes that cannot be drained, and by executors that fail. To Jobs and hosts
-//! there also happens what happens to machines, clocks and people's minds.
+//! control plane as kubeadm moves them, of nodes that cannot be drained, and by executors that fail. To Jobs, hosts
+//! and whole nodes there also happens what happens to machines, clocks and people's minds.
 //!
 //! A long campaign plays here one fault of each class at each request, and a part of the events; all answers and single
 //! events are the usual upgrade's (`campaigns.rs`). What clocks, machines and people do comes at 40 moments.
@@ -41,6 +41,7 @@ fn meets_everything(kind: &str, begins: &str) {
 
 const JOBS: &str = "at 0 jobs";
 const HOSTS: &str = "at 0 hosts; at 0 accept";
+const WHOLE: &str = "at 0 whole; at 0 jobs; at 0 first";
 
 #[test]
 fn jobs_meet_everything() {
@@ -54,7 +55,7 @@ fn a_control_plane_of_hosts_meets_everything() {
 
 #[test]
 fn whole_nodes_meet_everything() {
-    meets_everything("whole nodes", "at 0 whole; at 0 jobs; at 0 first");
+    meets_everything("whole nodes", WHOLE);
 }
 
 /// The control plane and each group have executors of different names, and Jobs of different containers.
@@ -234,4 +235,19 @@ fn people_interfere_with_jobs() {
 #[test]
 fn people_interfere_with_a_control_plane_of_hosts() {
     people_interfere("hosts", HOSTS, "host-2");
+}
+
+#[test]
+fn clocks_jump_while_jobs_move_whole_nodes() {
+    clocks_jump("whole nodes", WHOLE);
+}
+
+#[test]
+fn machines_go_away_while_jobs_move_whole_nodes() {
+    machines_go_away("whole nodes", WHOLE, "cp-2");
+}
+
+#[test]
+fn people_interfere_with_whole_nodes() {
+    people_interfere("whole nodes", WHOLE, "cp-2");
 }
