@@ -301,24 +301,39 @@ fn not_now(round: &Round<'_>, claim: &Claim) -> Option<(WaitReason, String)> {
         return Some((WaitReason::ComponentAway, is_missed(place)));
     }
     let subject = &claim.subject;
-    if subject.is_of_plane() {
-        let its_kubelet = |other: &&&Claim| other.is_of_kubelet() && other.subject.node == subject.node;
-        if let Some(other) = round.mine.iter().filter(its_kubelet).find(|other| other.state.in_flight()) {
-            return Some((
-                WaitReason::NodesInOrder,
-                format!("waits until NodeUpgrade {} has ended", other.name),
-            ));
-        }
-        if let Err(not_whole) = others_are_whole(round, &subject.node) {
-            let held = WaitReason::Upgrade(UpgradePhase::ControlPlaneHeld);
-            return Some((if not_whole.lasting { held } else { WaitReason::NodesInOrder }, not_whole.line));
-        }
+    if let Some(other) = kubelet_in_the_way(round, subject) {
+        let line = format!("waits until NodeUpgrade {} has ended", other.name);
+        return Some((WaitReason::NodesInOrder, line));
+    }
+    if subject.is_of_plane()
+        && let Err(not_whole) = others_are_whole(round, &subject.node)
+    {
+        let held = WaitReason::Upgrade(UpgradePhase::ControlPlaneHeld);
+        return Some((if not_whole.lasting { held } else { WaitReason::NodesInOrder }, not_whole.line));
     }
     let mut others = cluster
         .of(Component::KubeApiserver)
         .filter(|i| subject.component != Component::KubeApiserver || *name_of(i) != subject.node);
     let silent = others.find(|i| !i.ready)?;
     Some((WaitReason::ComponentAway, format!("waits until kube-apiserver {} answers", silent.name)))
+}
+
+/// The claim of a kubelet that has to end before `subject` is taken away: no two executors work on one node, and no two
+/// control-plane nodes are away. A component that moves alone waits only for an executor that works: a node that drains waits
+/// for the control plane itself.
+fn kubelet_in_the_way<'a>(round: &Round<'a>, subject: &Subject) -> Option<&'a Claim> {
+    let cluster = round.world.cluster;
+    let of_plane = |node: &str| cluster.node(node).is_some_and(|node| cluster.goes_alone(node));
+    let in_the_way = |other: &&Claim| {
+        let its_own = other.subject.node == subject.node;
+        if subject.is_of_plane() {
+            its_own && other.state.in_flight()
+        } else {
+            let works = matches!(other.state, ClaimState::Upgrading { .. });
+            works && (its_own || of_plane(&other.subject.node))
+        }
+    };
+    round.mine.iter().copied().filter(|other| other.is_of_kubelet()).find(in_the_way)
 }
 
 /// Whether the turn of what `claim` moves has come still: nothing before it went back since the claim was made.

@@ -7,7 +7,7 @@ use super::cluster::Toy;
 use super::scheduler_upgraded;
 use crate::cluster::{Component, Node, Pod};
 use crate::fixture::{at, instance, node, pod};
-use crate::rollout::{Action, Claim, ClaimState, UpgradePhase};
+use crate::rollout::{Action, Claim, ClaimState, UpgradePhase, WaitReason, Waiting};
 use crate::version::Observed;
 
 #[test]
@@ -22,6 +22,72 @@ fn control_plane_nodes_go_one_at_a_time_whatever_their_group_allows() {
         seen = seen.max(toy.kubelets_in_flight());
     }
     assert_eq!((toy.phase(), seen), (UpgradePhase::Completed, 1), "{:?}", toy.log);
+}
+
+/// Two control-plane nodes whose components move one by one, and are at the target already.
+fn moved_by_others() -> Toy {
+    let mut toy = Toy::new(0, 2);
+    for name in ["cp-1", "cp-2"] {
+        toy.cluster.set_node(Node { control_plane: true, ..node(name, "v1.36.4") });
+    }
+    toy.cluster.change_instances(|instance| instance.version = Observed::from_report("v1.37.1"));
+    toy
+}
+
+/// Somebody takes the kube-apiserver of `name` back.
+fn takes_back(toy: &mut Toy, name: &str) {
+    toy.cluster.change_instances(|instance| {
+        if (instance.component, &*instance.name) == (Component::KubeApiserver, name) {
+            instance.version = Observed::from_report("v1.36.4");
+        }
+    });
+}
+
+fn step_begins(toy: &Toy) -> bool {
+    toy.claims.iter().any(|claim| !claim.is_of_kubelet() && claim.state.name() == "Upgrading")
+}
+
+#[test]
+fn no_component_is_taken_away_while_the_kubelet_of_a_control_plane_node_is_replaced() {
+    for back in ["cp-1", "cp-2"] {
+        let mut toy = moved_by_others();
+        toy.broken = Some("cp-1".to_owned());
+        toy.run_until(60, |toy| toy.kubelets("Upgrading") == 1);
+        takes_back(&mut toy, back);
+        for _ in 0..20 {
+            toy.tick();
+            assert!(!step_begins(&toy), "{:?}", toy.log);
+        }
+        let line = format!("{back}: waits until NodeUpgrade up.kubelet.cp-1 has ended");
+        let waits = toy.status().waits;
+        let told = |wait: &Waiting| wait.line == line && wait.reason == WaitReason::NodesInOrder;
+        assert!(waits.iter().any(told), "{waits:?}");
+        let now = toy.world().now;
+        toy.cluster.change_node("cp-1", |node| {
+            (node.kubelet, node.heartbeat) = (Observed::from_report("v1.37.1"), Some(now));
+        });
+        toy.run_until(60, |toy| toy.kubelets("Upgraded") == 1);
+        toy.broken = None;
+        toy.run_to_the_end(600);
+        assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
+    }
+}
+
+/// The drain waits for the control plane, so that the step must not wait for the drain. No executor begins on the node before
+/// the step is over.
+#[test]
+fn a_component_does_not_wait_for_a_control_plane_node_that_drains() {
+    let mut toy = moved_by_others();
+    toy.upgrade.drain.timeout = SignedDuration::from_hours(1);
+    toy.lingers = 10_000;
+    toy.deploy("web", 2, 1);
+    toy.run_until(60, |toy| toy.kubelets("Draining") == 1);
+    takes_back(&mut toy, "cp-1");
+    toy.run_until(30, step_begins);
+    toy.desired.clear();
+    toy.cluster.retain_pods(|_| false);
+    toy.run_to_the_end(600);
+    assert_eq!(toy.phase(), UpgradePhase::Completed, "{:?}", toy.status());
 }
 
 #[test]
