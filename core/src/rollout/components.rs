@@ -154,6 +154,8 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
                 } else {
                     round.blocks(reason, line);
                 }
+            } else if round.plan_is_blocked() {
+                round.actions.push(release(claim));
             } else if let Err(wait) = may_still_begin(round, claim, None) {
                 takes_back(round, claim, wait);
             } else if !round.heard_afresh() {

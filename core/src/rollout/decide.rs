@@ -93,6 +93,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         halted: halted(cluster, upgrade, &mine, world.now),
         undrainable: Vec::new(),
         may_disrupt: approved && may_disrupt(upgrade, progress, world),
+        preflight: planned.refused(),
         hash: hash.as_deref(),
         policy: &policy,
         batch: Batch::new(cluster, &policy.rules, world.now),
@@ -113,7 +114,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     };
     round.excepted = excepted(&round);
     round.excepted.values().map(|by| by.until).min().into_iter().for_each(|until| round.wake(until));
-    if round.may_disrupt && stage == Some(Stage::Kubelets) && planned.refused().is_empty() {
+    if round.may_disrupt && stage == Some(Stage::Kubelets) && !round.plan_is_blocked() {
         next_nodes::halt(&mut round);
     }
     let mut notes = RoundNotes { from, way, nodes_of_hops, approved, seen, ..RoundNotes::default() };
@@ -121,7 +122,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     notes.hidden = remembered(&controllers, &missing);
     notes.preflight = planned.refused().to_vec();
     notes.blockage = blocked::blockage(&mut round, planned);
-    take_steps(&mut round, &notes.preflight, &unsure);
+    take_steps(&mut round, &unsure);
     let (mut actions, withheld, again_at) = conclude(round, &mut notes);
     (notes.hop, notes.hash) = (Some(current.version.clone()), hash);
     let stage = stage.map(|stage| shown_stage(stage, &mine, cluster));
@@ -273,11 +274,11 @@ fn current_stage(
 }
 
 /// Whatever is to be done now about what is under way, what is next, and what is left behind.
-fn take_steps(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
+fn take_steps(round: &mut Round<'_>, unsure: &[String]) {
     if round.progress.ending {
         ends(round);
     } else if round.progress.completed.is_none() {
-        goes_on(round, preflight, unsure);
+        goes_on(round, unsure);
     } else {
         tidies(round);
     }
@@ -296,7 +297,7 @@ fn tidies(round: &mut Round<'_>) {
 }
 
 /// Takes every claim a step further, those that are nearest to their end first, and opens what may be opened.
-fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
+fn goes_on(round: &mut Round<'_>, unsure: &[String]) {
     let mut by_age = round.mine.to_vec();
     by_age.sort_by_key(|claim| match claim.state {
         ClaimState::Draining { since, .. } => since,
@@ -328,7 +329,7 @@ fn goes_on(round: &mut Round<'_>, preflight: &[String], unsure: &[String]) {
         absence::remember_static_pods(round);
         absence::tell(round);
     }
-    if round.may_disrupt && preflight.is_empty() && round.halted.is_none() {
+    if round.may_disrupt && !round.plan_is_blocked() && round.halted.is_none() {
         match round.stage {
             Some(_) if !refused.is_empty() => refused.into_iter().for_each(|wait| round.hold_back(wait)),
             Some(Stage::Kubelets) if !round.went_back => next_nodes::open(round),

@@ -91,6 +91,9 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
             if let Some(why) = round.world.refused.of_cordon(&node.name) {
                 return park(round, claim, format!("the server refuses to cordon it: {why}"), Vec::new());
             }
+            if round.plan_is_blocked() {
+                return gives_up(round, claim);
+            }
             if let Err(wait) = may_still_begin(round, claim, Some(node)) {
                 return takes_back(round, claim, wait);
             }

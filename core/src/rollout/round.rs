@@ -100,6 +100,8 @@ pub(super) struct Round<'a> {
     /// Disruption may begin and go on: the plan is approved, every executor is there, and the upgrade is not
     /// suspended, deleted or queued.
     pub(super) may_disrupt: bool,
+    /// Why the plan must not be carried out on the cluster as it is now; empty when it may.
+    pub(super) preflight: &'a [String],
     /// The plan's hash, with what its executors are now.
     pub(super) hash: Option<&'a str>,
     /// A node could not be drained, and nothing more begins until somebody changes something: why, in one line.
@@ -209,6 +211,11 @@ impl Round<'_> {
             *job = self.job_of(claim).filter(|_| ends).cloned();
         }
         self.actions.push(action);
+    }
+
+    /// Whether nothing is begun of the plan, whatever is claimed.
+    pub(super) const fn plan_is_blocked(&self) -> bool {
+        !self.preflight.is_empty()
     }
 
     /// Whether the plan is approved, with what its executors are now.

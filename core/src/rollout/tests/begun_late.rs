@@ -5,6 +5,9 @@ use std::sync::Arc;
 use super::super::*;
 use super::cluster::Toy;
 use super::gates::window;
+use crate::cluster::{Component, Selector};
+use crate::fixture::node;
+use crate::version::Observed;
 
 /// The other kube-apiserver goes away in the second in which a step was claimed, and comes back when it is too late.
 #[test]
@@ -94,9 +97,59 @@ fn a_claimed_node_that_came_to_the_target_is_upgraded_only_if_it_is_ready() {
     for ready in [true, false] {
         let mut toy = Toy::new(1, 1);
         toy.run_until(600, |toy| claimed(toy).is_some());
-        let version = crate::version::Observed::Known("v1.37.1".parse().unwrap());
+        let version = Observed::Known("v1.37.1".parse().unwrap());
         toy.cluster.change_node("n-1", |node| (node.kubelet, node.ready) = (version, ready));
         toy.tick();
         assert_eq!(toy.kubelets("Upgraded"), usize::from(ready), "{:?}", toy.log);
     }
+}
+
+/// The other kube-apiserver goes away in the second in which a step was claimed, and the plan is blocked when it comes back.
+#[test]
+fn a_step_that_was_claimed_is_not_begun_when_the_plan_must_not_be_carried_out_any_more() {
+    let mut toy = Toy::new(2, 1);
+    let pool = [("pool".to_owned(), "a".to_owned())];
+    for node in ["n-1", "n-2"] {
+        toy.cluster.change_node(node, |node| node.labels = Arc::new(pool.clone().into()));
+    }
+    toy.upgrade.groups[0].selector = Selector { match_labels: pool.into(), ..Selector::default() };
+    toy.run_until(100, |toy| toy.claims.iter().any(|claim| claim.state.name() == "Claimed"));
+    let ready = |toy: &mut Toy, ready: bool| {
+        toy.cluster.change_instances(|one| one.ready |= *one.name == *"cp-2");
+        toy.cluster.change_instances(|one| one.ready &= ready || *one.name != *"cp-2");
+    };
+    ready(&mut toy, false);
+    (0..30).for_each(|_| toy.tick());
+    // Nobody selects it, and it is too old for the plan.
+    toy.cluster.set_node(node("n-old", "v1.33.2"));
+    toy.tick();
+    assert_eq!(toy.claims.len(), 1, "it waits for the other kube-apiserver: {:?}", toy.log);
+    ready(&mut toy, true);
+    (0..30).for_each(|_| toy.tick());
+    assert!(!toy.log.iter().any(|line| line.ends_with(" Upgrading")), "{:?}", toy.log);
+    assert_eq!(toy.claims.len(), 0, "{:?}", toy.log);
+    let waits = toy.status().waits;
+    assert_eq!(waits[0].reason, WaitReason::PlanBlocked, "{waits:?}");
+    toy.cluster.remove_node("n-old");
+    toy.run_until(3600, |toy| toy.phase() == UpgradePhase::Completed);
+}
+
+#[test]
+fn a_node_that_was_claimed_is_not_cordoned_when_the_plan_must_not_be_carried_out_any_more() {
+    let mut toy = Toy::new(2, 1);
+    toy.run_until(600, |toy| claimed(toy).is_some());
+    // Somebody takes the kube-apiservers past the target, and back.
+    let runs = |toy: &mut Toy, version: &str| {
+        toy.cluster.change_instances(|one| {
+            if one.component == Component::KubeApiserver {
+                one.version = Observed::from_report(version);
+            }
+        });
+    };
+    runs(&mut toy, "v1.37.2");
+    (0..10).for_each(|_| toy.tick());
+    assert!(!toy.log.iter().any(|line| line.starts_with("Cordon ")), "{:?}", toy.log);
+    assert!(claimed(&toy).is_none(), "{:?}", toy.log);
+    runs(&mut toy, "v1.37.1");
+    toy.run_until(3600, |toy| toy.phase() == UpgradePhase::Completed);
 }
