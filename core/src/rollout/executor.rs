@@ -239,7 +239,8 @@ fn job(
                 Err(why) => return ExecutorState::Refused(why, deadline(round, claim, since)),
             };
             // What is asked for at every change would not be refused any less.
-            let sent_at = refused.map(RefusedJob::sent_at).filter(|at| round.world.now < *at);
+            let sent_at =
+                refused.map(|refused| refused.sent_at(round.world.now)).filter(|at| round.world.now < *at);
             match sent_at {
                 Some(at) => round.wake(at),
                 None => round.actions.push(Action::StartJob {

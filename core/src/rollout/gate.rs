@@ -13,7 +13,8 @@ use super::gate_object::{GateFound, GateRead};
 use super::hold_reason::OutOf;
 use super::jobs::Tried;
 use super::not_opened::{EVERY, NotOpened};
-use super::round::{Round, after, gives_up};
+use super::round::{Round, gives_up};
+use super::since::again_at;
 use super::soak::{CONTROLLERS_SETTLE, soaks};
 use super::{avoid, replaced, zones};
 use crate::cluster::{Component, Node};
@@ -107,9 +108,8 @@ fn gates(round: &mut Round<'_>) -> Result<(), NotOpened> {
     let mut told: Option<NotOpened> = None;
     for gate in gates {
         let seen = world.gates.0.get(&gate.object);
-        let read_at = seen.map_or(world.now, |read| after(read.at, EVERY));
-        // A clock that was set back says nothing of how old it is.
-        let old = read_at <= world.now || seen.is_some_and(|read| read.at > world.now);
+        let read_at = seen.map_or(world.now, |read| again_at(read.at, EVERY, world.now));
+        let old = read_at <= world.now;
         let asked = Action::ReadGate { object: gate.object.clone() };
         if old && !round.actions.contains(&asked) {
             round.actions.push(asked);

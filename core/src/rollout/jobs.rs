@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::claim::{Claim, ClaimState};
 use super::not_opened::EVERY;
-use super::since::Since;
+use super::since::{Since, again_at, is_within};
 use crate::cluster::{Cluster, Pod};
 
 /// A refusal that was not repeated for so long is over: nobody asked meanwhile, or nobody answered.
@@ -53,14 +53,20 @@ pub struct RefusedJob {
 }
 
 impl RefusedJob {
+    /// What is remembered of a refusal at `at` for the reason `why`, with what was remembered `before`.
+    fn after(before: Option<&Self>, why: String, at: Timestamp) -> Self {
+        let goes_on = before.filter(|before| is_within(before.at, REFUSAL_LASTS, at));
+        Self { why, since: goes_on.map_or(at, |before| before.since), at }
+    }
+
     /// When it has been refused for `wait`, if it goes on.
     pub(super) fn lasts_until(&self, wait: SignedDuration) -> Timestamp {
         self.since.saturating_add(wait).unwrap_or(Timestamp::MAX)
     }
 
-    /// When it may be sent again.
-    pub(super) fn sent_at(&self) -> Timestamp {
-        self.at.saturating_add(EVERY).unwrap_or(Timestamp::MAX)
+    /// When it may be sent again, as seen at `now`.
+    pub(super) fn sent_at(&self, now: Timestamp) -> Timestamp {
+        again_at(self.at, EVERY, now)
     }
 
     /// Whether it was refused again after `wait`.
@@ -91,9 +97,8 @@ impl Jobs {
     /// Remembers that the server refused at `at` to make the Job of the claim of that UID, for the reason `why`. What it said to
     /// Jobs that were only tried is old then: before anything else begins, it is asked again.
     pub fn was_refused(&mut self, claim: Arc<str>, why: String, at: Timestamp) {
-        let goes_on = |before: &&RefusedJob| before.at <= at && at.duration_since(before.at) < REFUSAL_LASTS;
-        let since = self.refused.get(&claim).filter(goes_on).map_or(at, |before| before.since);
-        self.refused.insert(claim, RefusedJob { why, since, at });
+        let refused = RefusedJob::after(self.refused.get(&claim), why, at);
+        self.refused.insert(claim, refused);
         self.tried.retain(|_, trial| trial.refused.is_some());
     }
 

@@ -13,7 +13,7 @@ use super::action::Action;
 use super::claim::Claim;
 use super::not_opened::{EVERY, NotOpened};
 use super::refused_writes::TOLD_FROM;
-use super::round::after;
+use super::since::again_at;
 use super::world::World;
 use super::write::WriteKind;
 
@@ -51,7 +51,7 @@ pub(super) fn withhold(
             continue;
         };
         let told = refusal.times >= TOLD_FROM;
-        let due = after(refusal.at, if told { EVERY } else { TRIED_AGAIN });
+        let due = again_at(refusal.at, if told { EVERY } else { TRIED_AGAIN }, now);
         withheld.hope |= !told;
         if told {
             // A node that the server does not let us cordon is parked in a moment.

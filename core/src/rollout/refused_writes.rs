@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::claim::{Claim, ClaimState};
+use super::since::is_within;
 use super::write::{Write, WriteKind};
 use crate::drain::STALLED;
 
@@ -48,7 +49,7 @@ impl RefusedWrites {
             };
             write.kind == WriteKind::Cordon && claims.iter().any(of)
         };
-        self.0.retain(|write, refusal| now.duration_since(refusal.at) < LASTS && !parked(write));
+        self.0.retain(|write, refusal| is_within(refusal.at, LASTS, now) && !parked(write));
     }
 
     /// Why the server refuses to cordon `node`, once it has done so for [`STALLED`]. What refuses it may be in the middle of a

@@ -1,11 +1,22 @@
 //! Since when something has been so, as each look finds it, by the clock of the process that looks.
 //!
 //! Here belongs only the time; each caller says itself how long is too long. The invariants: the time begins anew
-//! when a look finds that it is not so; and losing all of it is safe, because then every time begins anew.
+//! when a look finds that it is not so; losing all of it is safe, because then every time begins anew; and a time that
+//! lies ahead keeps nothing waiting, because it was noted before somebody set a clock back.
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+
+/// When to do again what was last done at `last`, and is done once in `every`: at once where `last` lies ahead of `now`.
+pub(super) fn again_at(last: Timestamp, every: SignedDuration, now: Timestamp) -> Timestamp {
+    if last > now { now } else { last.saturating_add(every).unwrap_or(Timestamp::MAX) }
+}
+
+/// Whether what happened at `at` happened less than `wait` before `now`.
+pub(super) fn is_within(at: Timestamp, wait: SignedDuration, now: Timestamp) -> bool {
+    at <= now && now.duration_since(at) < wait
+}
 
 /// Since when each of several things has been so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +38,6 @@ impl<K: Ord> Since<K> {
 
     /// Since when `one` has been so, as seen at `now`; `None` where it was not so at the last look.
     pub fn of(&self, one: &K, now: Timestamp) -> Option<Timestamp> {
-        // A time that lies ahead was noted before somebody set a clock back.
         self.0.get(one).copied().filter(|since| *since <= now)
     }
 }

@@ -85,6 +85,17 @@ fn a_job_fails_two_minutes_after_it_is_refused_for_the_first_time() {
 }
 
 #[test]
+fn a_job_that_was_refused_before_a_clock_was_set_back_is_sent_at_once() {
+    let mut toy = with_job(1);
+    toy.run_until(600, |toy| toy.kubelets("Draining") > 0);
+    toy.refuses = Some("exceeded quota".to_owned());
+    toy.run_until(60, |toy| !toy.jobs.refused.is_empty());
+    toy.pass(-3600);
+    toy.refuses = None;
+    toy.run_until(3, |toy| !toy.jobs.made.is_empty());
+}
+
+#[test]
 fn a_job_that_is_refused_at_its_deadline_says_so() {
     let mut toy = with_job(1);
     toy.broken = Some("n-1".to_owned());

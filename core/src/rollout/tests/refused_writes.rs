@@ -129,3 +129,16 @@ fn an_upgrade_is_not_complete_while_a_node_must_not_be_given_back() {
     toy.denied = None;
     toy.run_until(60, |toy| toy.phase() == UpgradePhase::Completed);
 }
+
+#[test]
+fn what_was_refused_before_a_clock_was_set_back_is_sent_at_once() {
+    let mut toy = Toy::new(2, 1);
+    toy.denied = Some("create NodeUpgrade");
+    toy.run_until(60, |toy| toy.phase() == UpgradePhase::WritesRefused);
+    toy.pass(-3600);
+    toy.denied = None;
+    toy.tick();
+    assert!(!toy.claims.is_empty(), "{:?}", toy.log);
+    toy.tick();
+    assert!(!toy.phase().stalled() && toy.refusals.0.is_empty(), "it is forgotten: {:?}", toy.refusals);
+}
