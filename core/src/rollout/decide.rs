@@ -16,7 +16,6 @@ use super::exceptions::excepted;
 use super::halt::halted;
 use super::hidden::{hidden_controllers, remembered, unanswered_for};
 use super::hop::CurrentHop;
-use super::jobs::Tried;
 use super::leftovers::{forget, goes_with, holds, node_of, settle};
 use super::presence::follow;
 use super::refusal_retries::{Withheld, withhold};
@@ -86,7 +85,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         stepped: last_step(cluster, &mine, &progress.soaks, world.now),
         zones: OnceCell::new(),
         static_pods_until: static_pods_settle(cluster, &mine, world.now),
-        tried: Tried::All,
+        untried: None,
         selected,
         stage,
         missing: &missing,
@@ -322,9 +321,7 @@ fn goes_on(round: &mut Round<'_>, unsure: &[String]) {
         }
     }
     let next = components::next_subject(round);
-    let tried = trial::tried(round, next.as_ref());
-    round.tried = if tried.is_ok() { Tried::All } else { Tried::NotAll };
-    let refused = tried.err().unwrap_or_default();
+    let refused = trial::refused(round, next.as_ref());
     if round.may_disrupt {
         absence::remember_static_pods(round);
         absence::tell(round);

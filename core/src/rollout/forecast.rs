@@ -35,7 +35,7 @@ pub fn forecast(plan: &Plan, upgrade: &Upgrade, soaks: &[Soak], world: World<'_>
     let input = ForecastInput { plan, waves: &waves, upgrade, cluster, rules: &rules, now };
     let timing = timing(&input, &durations(&mine), soaks);
     let mut findings = foresee(&input);
-    let refused = refused_jobs(upgrade, world.jobs);
+    let refused = refused_jobs(upgrade, world.jobs, now);
     let at = findings.partition_point(|finding| finding.weight <= Weight::Blocks);
     findings.splice(at..at, refused);
     Forecast { waves, timing, findings }

@@ -11,7 +11,6 @@ use super::claim::{Claim, ClaimState};
 use super::forecast::took;
 use super::gate_object::{GateFound, GateRead};
 use super::hold_reason::OutOf;
-use super::jobs::Tried;
 use super::not_opened::{EVERY, NotOpened};
 use super::round::{Round, gives_up};
 use super::since::again_at;
@@ -46,8 +45,8 @@ pub(super) fn may_open(round: &mut Round<'_>, opening: ToOpen<'_>) -> Result<(),
             avoid::has_a_place(round, node, needs)?;
         }
     }
-    if round.tried == Tried::NotAll {
-        return Err(NotOpened::Trial);
+    if let Some(wait) = &round.untried {
+        return Err(wait.clone());
     }
     gates(round)
 }

@@ -37,11 +37,13 @@ pub struct Jobs {
     pub refused: BTreeMap<Arc<str>, RefusedJob>,
     /// What was said to Jobs that were only tried, by executor.
     pub tried: BTreeMap<Arc<str>, Trial>,
+    /// The Jobs that were only tried and about which the server gave no answer, by executor.
+    pub(super) unanswered: BTreeMap<Arc<str>, RefusedJob>,
     /// Since when Jobs that run have had no pod, by claim UID.
     podless: Since<Arc<str>>,
 }
 
-/// The refusal of a Job that was to be made.
+/// The refusal of a Job that was to be made, or of an answer about one that was only tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedJob {
     /// Why, in one line, as the server said last.
@@ -88,6 +90,13 @@ pub struct Trial {
     pub at: Timestamp,
 }
 
+impl Trial {
+    /// Why the server would refuse it, if it said so lately: whoever still wants the Job asks again and again.
+    pub(super) fn refused_lately(&self, now: Timestamp) -> Option<&str> {
+        self.refused.as_deref().filter(|_| is_within(self.at, REFUSAL_LASTS, now))
+    }
+}
+
 impl Jobs {
     /// The Job of this attempt of `claim`, where there is one.
     pub(super) fn of(&self, claim: &Claim) -> Option<&JobState> {
@@ -118,6 +127,12 @@ impl Jobs {
         self.podless.of(&claim.uid, now).unwrap_or(now)
     }
 
+    /// Remembers that the server did not answer at `at`, for the reason `why`, whether it would take the Job of `executor`.
+    pub fn was_not_answered(&mut self, executor: Arc<str>, why: String, at: Timestamp) {
+        let unanswered = RefusedJob::after(self.unanswered.get(&executor), why, at);
+        self.unanswered.insert(executor, unanswered);
+    }
+
     /// Remembers what the server said at `at` to the Job of `executor` by `template`: why it would refuse it, if it would.
     pub fn was_tried(
         &mut self,
@@ -128,6 +143,7 @@ impl Jobs {
     ) {
         let before = trial(self, &executor, &template).map_or(0, |trial| trial.times);
         let times = if refused.is_some() { before.saturating_add(1) } else { 0 };
+        self.unanswered.remove(&executor);
         self.tried.insert(executor, Trial { template, refused, times, at });
     }
 }
@@ -148,13 +164,4 @@ pub(super) fn pods_of<'c>(
 /// What was said to the Job of `template`, as it is now.
 pub(super) fn trial<'a>(jobs: &'a Jobs, name: &str, template: &Arc<str>) -> Option<&'a Trial> {
     jobs.tried.get(name).filter(|trial| trial.template == *template)
-}
-
-/// Whether the server would take every Job that the upgrade will make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tried {
-    /// It would.
-    All,
-    /// It was not asked about one yet, or would refuse it.
-    NotAll,
 }

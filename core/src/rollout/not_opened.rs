@@ -55,6 +55,15 @@ pub enum NotOpened {
     },
     /// The server is asked first whether it would take the Jobs of executors.
     Trial,
+    /// The same, and it was asked and gave no answer.
+    Unanswered {
+        /// The name of the `UpgradeExecutor`.
+        executor: Arc<str>,
+        /// Why there is no answer, in one line.
+        why: String,
+        /// It has given none for so long that a person has to look at it.
+        lasting: bool,
+    },
     /// The object of a gate is read first.
     GateRead {
         /// The name of the gate.
@@ -143,6 +152,7 @@ impl NotOpened {
             }
             Self::Gate { read_at: at, .. } | Self::Refused { sent_at: at, .. } => Some(*at),
             Self::Trial
+            | Self::Unanswered { .. }
             | Self::GateRead { .. }
             | Self::Failures { .. }
             | Self::Job { .. }
@@ -182,6 +192,14 @@ impl fmt::Display for NotOpened {
                 write!(f, ", until {}", zoned_time(*until, &TimeZone::UTC))
             }
             Self::Trial => f.write_str("asks the server whether it would take the Jobs of executors"),
+            Self::Unanswered { executor, why, .. } => {
+                let every = duration_text(EVERY);
+                write!(
+                    f,
+                    "executor {executor}: nothing begins until the server says whether it would take its Job (asked at \
+                     least every {every}): {why}"
+                )
+            }
             Self::GateRead { gate } => write!(f, "reads the object of gate {gate}"),
             Self::Gate { gate, why, .. } => {
                 write!(f, "gate {gate} is closed (read every {}): {why}", duration_text(EVERY))

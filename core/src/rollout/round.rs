@@ -16,7 +16,7 @@ use super::action::Action;
 use super::claim::{Claim, ClaimState, Subject, UnreadableClaim};
 use super::hold_reason::{Exception, NodeOut};
 use super::hop::CurrentHop;
-use super::jobs::{JobState, Tried};
+use super::jobs::JobState;
 use super::not_opened::NotOpened;
 use super::waiting::{WaitReason, Waiting};
 use super::world::World;
@@ -93,8 +93,8 @@ pub(super) struct Round<'a> {
     pub(super) zones: OnceCell<ZoneCounts>,
     /// Until when the static pods of the last control-plane node come back, while they do.
     pub(super) static_pods_until: Option<Timestamp>,
-    /// What is known of the Jobs of executors.
-    pub(super) tried: Tried,
+    /// Why nothing is opened as far as the Jobs of executors go: the server does not say yet that it would take each of them.
+    pub(super) untried: Option<NotOpened>,
     /// Control-plane components that were seen before and are not seen now.
     pub(super) missing: &'a [ComponentPlace],
     /// Disruption may begin and go on: the plan is approved, every executor is there, and the upgrade is not
@@ -188,10 +188,14 @@ impl Round<'_> {
 
     /// Notes that something could be opened, but for `wait`.
     pub(super) fn hold_back(&mut self, wait: NotOpened) {
-        // The answer comes in a moment, and what else is in the way is said as before.
-        if wait == NotOpened::Trial {
-            self.hope = true;
-            return;
+        match wait {
+            // The answer comes in a moment, and what else is in the way is said as before.
+            NotOpened::Trial => {
+                self.hope = true;
+                return;
+            }
+            NotOpened::Unanswered { lasting, .. } => self.hope |= !lasting,
+            _ => {}
         }
         if let Some(until) = wait.until() {
             self.wake(until);

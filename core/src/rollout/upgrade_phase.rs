@@ -155,6 +155,7 @@ impl UpgradePhase {
     pub(super) const fn of(wait: &NotOpened, stage: Stage) -> Self {
         match wait {
             NotOpened::Trial
+            | NotOpened::Unanswered { lasting: false, .. }
             | NotOpened::GateRead { .. }
             | NotOpened::Seed { .. }
             | NotOpened::Replacements { .. }
@@ -162,7 +163,9 @@ impl UpgradePhase {
             NotOpened::Gate { lasting: true, .. } => Self::GateUnreadable,
             NotOpened::Gate { .. } => Self::GateClosed,
             NotOpened::Failures { .. } => Self::FailurePolicy,
-            NotOpened::Refused { .. } | NotOpened::Job { .. } => Self::WritesRefused,
+            NotOpened::Refused { .. } | NotOpened::Job { .. } | NotOpened::Unanswered { .. } => {
+                Self::WritesRefused
+            }
             NotOpened::Shut { opens: None, .. } => Self::NoWindowFits,
             NotOpened::Shut { shut: Shut::Window | Shut::Closes(_), .. } => Self::WaitingForWindow,
             NotOpened::Shut { shut: Shut::Frozen(_) | Shut::Freezes(..), .. } => Self::Frozen,

@@ -202,7 +202,9 @@ impl fmt::Display for Waiting {
 impl From<&NotOpened> for Waiting {
     fn from(wait: &NotOpened) -> Self {
         let reason = match wait {
-            NotOpened::Trial | NotOpened::GateRead { .. } => WaitReason::ReadingAgain,
+            NotOpened::Trial | NotOpened::Unanswered { lasting: false, .. } | NotOpened::GateRead { .. } => {
+                WaitReason::ReadingAgain
+            }
             NotOpened::Seed { .. } | NotOpened::Replacements { .. } => WaitReason::PodsStarting,
             NotOpened::Job { lasting: false, .. } => WaitReason::JobRefused,
             _ => WaitReason::Upgrade(UpgradePhase::of(wait, Stage::Kubelets)),

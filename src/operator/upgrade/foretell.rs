@@ -41,7 +41,7 @@ impl Forecasts {
             self.0.remove(&upgrade.name);
             return None;
         }
-        let known = [plan.findings.clone(), refused_jobs(upgrade, world.jobs)].concat();
+        let known = [plan.findings.clone(), refused_jobs(upgrade, world.jobs, world.now)].concat();
         let fresh =
             |last: &&Reckoned| last.hash == status.hash && last.known == known && last.at.elapsed() < BETWEEN;
         if let Some(last) = self.0.get(&upgrade.name).filter(fresh) {

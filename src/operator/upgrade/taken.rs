@@ -3,9 +3,11 @@
 //! Here belongs what an outcome changes in the caches and in what is kept between two looks. The invariant: whatever was
 //! not done is counted as a failure, and decided anew.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::disruption::answer::Answer;
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use tokio::time::Instant;
@@ -41,6 +43,14 @@ impl UpgradesKept {
             self.evictions.forget();
         }
     }
+
+    /// Hears whether the server answered, where `retried` asked it about a Job.
+    fn hears_of_trial(&mut self, retried: Option<&RetriedRequest>, outcome: &Outcome, now: Timestamp) {
+        let Some(RetriedRequest::Trial(executor)) = retried else { return };
+        if let Outcome::Failed(line) | Outcome::Lost(line) = outcome {
+            self.jobs.was_not_answered(Arc::clone(executor), line.clone(), now);
+        }
+    }
 }
 
 /// Whether a request with this `outcome` need not wait before it is sent again: it was taken, or what becomes of it is decided
@@ -64,6 +74,7 @@ impl Driver<'_> {
         if let Some(retried) = retried.as_ref().filter(|_| comes_through(&outcome)) {
             kept.retries.over(retried);
         }
+        kept.hears_of_trial(retried.as_ref(), &outcome, self.clock.now());
         match outcome {
             Outcome::Claim(claim) => {
                 let state = claim.data["status"]["state"].as_str().unwrap_or("Claimed");
