@@ -20,7 +20,7 @@ use super::hold_reason::{Exception, NodeOut, OutOf};
 use super::leftovers::is_cordoned_by_others;
 use super::nodes::PARKED_AT_LEAST;
 use super::not_opened::NotOpened;
-use super::round::{Round, Selected, TRIED_AGAIN, after, gone_at, record};
+use super::round::{Round, Selected, after, gone_at, record};
 use super::soak::CONTROLLERS_SETTLE;
 use super::waiting::{EndedBy, WaitReason, Waiting};
 use super::whose_turn::{InTurn, in_turn, unavailable, waits_for};
@@ -399,7 +399,11 @@ fn retry(round: &mut Round<'_>, claim: &Claim, node: &Node, blocked: &[Blocker])
         };
         return Err(waits.until(due));
     }
-    let mut action = record(claim, ClaimState::Claimed, format!("{TRIED_AGAIN}{}", claim.message));
+    // What was given back says already why it was parked.
+    let parked = !claim.state.was_given_back();
+    let message =
+        if parked { format!("was parked before: {}", claim.message) } else { claim.message.clone() };
+    let mut action = record(claim, ClaimState::Claimed, message);
     if let Action::Record { attempt, blockers, .. } = &mut action {
         *attempt = claim.attempt + 1;
         // What kept it is known until its next drain tells anew.

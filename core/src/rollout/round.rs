@@ -347,9 +347,6 @@ pub(super) fn release(claim: &Claim) -> Action {
     }
 }
 
-/// What is said before why a parked node is tried again.
-pub(super) const TRIED_AGAIN: &str = "tried again after: ";
-
 /// Gives `claim` up, for which nothing was done yet, so that its node is taken up anew when it may be. One that was tried
 /// before is parked again: else its next try would count as the first.
 pub(super) fn gives_up(round: &mut Round<'_>, claim: &Claim) {
@@ -359,7 +356,7 @@ pub(super) fn gives_up(round: &mut Round<'_>, claim: &Claim) {
     }
     let now = round.world.now;
     let message = match claim.state {
-        ClaimState::Claimed => claim.message.strip_prefix(TRIED_AGAIN).unwrap_or(&claim.message),
+        ClaimState::Claimed => &claim.message,
         _ => "was given back before its drain had ended",
     };
     let mut parks =

@@ -38,12 +38,16 @@ fn a_node_that_is_given_up_before_its_next_drain_is_parked_as_before() {
     parked(&mut toy, 3);
     let claim = |toy: &Toy| toy.claims.iter().find(|claim| claim.is_of_kubelet()).unwrap().clone();
     assert_eq!((claim(&toy).state.name(), claim(&toy).attempt), ("Claimed", 4));
+    let said = claim(&toy).message;
+    assert!(said.starts_with("was parked before: "), "{said}");
     toy.upgrade.suspended = true;
     toy.tick();
     let parked = claim(&toy);
     assert_eq!((parked.state.name(), parked.attempt), ("Parked", 3), "{:?}", toy.log);
-    assert!(!parked.message.contains("tried again"), "{parked:?}");
+    assert_eq!(parked.message, said, "why it was parked stays");
     toy.upgrade.suspended = false;
+    toy.run_until(60, |toy| claim(toy).state.name() == "Claimed");
+    assert_eq!(claim(&toy).message, said, "it is said once");
     toy.run_until(60, |toy| claim(toy).state.name() == "Draining");
     assert_eq!(claim(&toy).attempt, 4);
     // While it drains, too; and where the reason is gone when its node is given back.
