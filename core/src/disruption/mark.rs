@@ -6,6 +6,8 @@
 
 use jiff::Timestamp;
 
+use crate::cluster::Node;
+
 const DRAIN: &str = "drain:";
 
 /// The field manager of every cordon of ours.
@@ -50,6 +52,17 @@ impl<'a> CordonMark<'a> {
         }
         let (claim, uid) = text.split_once('/')?;
         Some(Self::Upgrade { claim, uid })
+    }
+
+    /// Whether an upgrade wrote `text`.
+    pub fn is_upgrade(text: &'a str) -> bool {
+        matches!(Self::read(text), Some(Self::Upgrade { .. }))
+    }
+
+    /// Whether `node` is cordoned, and by no upgrade: a person or another program did it, or a person's drain. Upgrades leave it
+    /// alone.
+    pub fn is_foreign(node: &'a Node) -> bool {
+        node.unschedulable && !node.cordoned_by.as_deref().is_some_and(Self::is_upgrade)
     }
 
     /// Whether a drain of a person wrote `text`.

@@ -16,6 +16,7 @@ use super::order::is_there;
 use super::plan_input::PlanInput;
 use super::start::{PlanePiece, Start, before_minor, from_version};
 use crate::cluster::{Component, Reach};
+use crate::disruption::CordonMark;
 use crate::skew::policy::{RuleSubject, Servers};
 use crate::upgrade::{Executor, Member, Unit, Upgrade};
 use crate::version::{Effective, KubeVersion, Minor};
@@ -204,7 +205,7 @@ impl Making<'_> {
     fn kubelets_stay(&mut self, steps: &[Step]) {
         let takes_part = |place: &Arc<str>| {
             let mut here = self.input.members.iter().filter(|member| member.node.name == *place);
-            here.any(|Member { node, .. }| !node.held && (!node.unschedulable || node.cordoned_by.is_some()))
+            here.any(|Member { node, .. }| !node.held && !CordonMark::is_foreign(node))
         };
         let together = steps.iter().filter(|step| step.components.contains(&Component::Kubelet));
         let stay: Vec<_> = together.map(|step| &step.place).filter(|place| !takes_part(place)).collect();

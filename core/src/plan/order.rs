@@ -2,7 +2,7 @@
 //!
 //! The invariant: [`Stage`] is ordered, so a kubelet step before a kube-apiserver step cannot be written down.
 
-use crate::cluster::{Cluster, Component, Instance, Reach};
+use crate::cluster::{Cluster, Component, Instance, Node, Reach};
 use crate::disruption::CordonMark;
 use crate::upgrade::{Member, Unit};
 use crate::version::{KubeVersion, Observed, Unknown};
@@ -91,10 +91,8 @@ pub fn progress(
 ) -> [StageProgress; 3] {
     // A node that an upgrade holds is not done: it is given back only when it was observed Ready at the target. A
     // person's drain is theirs to end, and changes nothing about the version.
-    let held =
-        |mark: Option<&str>| matches!(mark.and_then(CordonMark::read), Some(CordonMark::Upgrade { .. }));
-    let node =
-        |member: &Member<'_>| member.at_target == Some(true) && !held(member.node.cordoned_by.as_deref());
+    let held = |node: &Node| node.cordoned_by.as_deref().is_some_and(CordonMark::is_upgrade);
+    let node = |member: &Member<'_>| member.at_target == Some(true) && !held(member.node);
     let is_at = |instance: &Instance, is: &dyn Fn(bool) -> bool| {
         instance.version.known().is_some_and(|version| is(reached(instance.component, version)))
     };

@@ -14,6 +14,7 @@ use super::finding_id::{FindingCode, FindingId};
 use super::order::{Stage, is_moved};
 use super::plan_input::PlanInput;
 use crate::cluster::{Cluster, Component, Evidence, Instance, Node, Reach};
+use crate::disruption::CordonMark;
 use crate::skew::policy::Servers;
 use crate::skew::{effective, webhooks_in_the_way};
 use crate::upgrade::{Hidden, Unit};
@@ -221,7 +222,7 @@ fn kubelets(
             stay.unknown.push(node.name.clone());
             continue;
         };
-        let held = node.held || (node.unschedulable && node.cordoned_by.is_none());
+        let held = node.held || CordonMark::is_foreign(node);
         if takes_part && !held && version.minor() <= target.minor() {
             if !moving.contains(version) {
                 moving.push(version.clone());
@@ -282,7 +283,7 @@ impl Stay {
         let silent = node.heartbeat.is_some_and(|at| input.now.duration_since(at) > SILENT);
         if node.held {
             self.held.push(name.clone());
-        } else if node.unschedulable && node.cordoned_by.is_none() {
+        } else if CordonMark::is_foreign(node) {
             self.cordoned.push(name.clone());
         } else if !node.ready && silent {
             self.silent.push(name.clone());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::hops::Plan;
 use crate::cluster::{Cluster, Component, Node, Phase, Pod};
+use crate::disruption::CordonMark;
 use crate::upgrade::{Member, NodeGroup, Upgrade, Zones};
 use crate::version::KubeVersion;
 
@@ -91,7 +92,7 @@ pub fn waves(plan: &Plan, upgrade: &Upgrade, cluster: &Cluster, members: &[Membe
 
 /// Whether a person holds or cordoned `node`.
 fn is_left_alone(node: &Node) -> bool {
-    node.held || node.unschedulable && node.cordoned_by.is_none()
+    node.held || CordonMark::is_foreign(node)
 }
 
 /// The indices of `groups`, each after those that it depends on; else in their order.

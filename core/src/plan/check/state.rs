@@ -1,13 +1,14 @@
 //! The cluster in one moment, as the second judge sees it, and what of it is outside the skew policy.
 //!
 //! Here belongs who may meet whom and what the policy says of it; which moments there are is in `walk`. The invariant:
-//! it shares with what makes the plan nothing but the skew policy.
+//! it shares with what makes the plan nothing but the skew policy, and how the mark of a cordon is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr;
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, Component, Evidence, Instance, Reach};
+use crate::disruption::CordonMark;
 use crate::skew::policy::{Judgement, Policy, RuleSubject, Servers};
 use crate::skew::{OneService, comes_with_kubelet};
 use crate::upgrade::{Member, Unit};
@@ -126,7 +127,7 @@ impl ClusterState {
             // The members are some of the nodes, in the same order.
             let member = members.next_if(|member| ptr::eq(member.node, node.as_ref()));
             let Some(version) = node.kubelet.known() else { continue };
-            let held = node.held || node.unschedulable && node.cordoned_by.is_none();
+            let held = node.held || CordonMark::is_foreign(node);
             let ours = member.is_some() && !held;
             let same = |part: &Part| {
                 part.component == Component::Kubelet && part.version == *version && part.ours == ours

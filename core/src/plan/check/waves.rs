@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::refutation::Refutation;
 use crate::cluster::{Component, Node};
+use crate::disruption::CordonMark;
 use crate::plan::hops::Plan;
 use crate::plan::waves::{Wave, ZONE};
 use crate::upgrade::{Member, NodeGroup, Upgrade, Zones};
@@ -84,7 +85,7 @@ pub fn check_waves(
     let sizes = counted(members, |_| true);
     let away = counted(members, |node| !node.ready || node.unschedulable);
     for member in members {
-        let theirs = member.node.unschedulable && member.node.cordoned_by.is_none();
+        let theirs = CordonMark::is_foreign(member.node);
         if let Some(version) = member.node.kubelet.known().filter(|_| !theirs && !member.node.held) {
             runs.insert(&member.node.name, (member, version));
         }

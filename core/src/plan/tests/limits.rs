@@ -87,6 +87,32 @@ fn what_cannot_be() {
     );
 }
 
+/// A drain marks its nodes, and they are as little the upgrade's to move as those that another tool cordoned.
+#[test]
+fn a_node_that_a_person_drains_is_one_that_a_person_cordoned() {
+    let marked = |servers: &[&str], kubelet: &str, mark: Option<&str>| {
+        let mut all = cluster(servers, servers[0], &["v1.36.4"]);
+        all.set_node(Node {
+            unschedulable: true,
+            cordoned_by: mark.map(Into::into),
+            ..node("away", kubelet)
+        });
+        all
+    };
+    for (servers, kubelet, target) in [
+        (&["v1.36.4", "v1.36.4"], "v1.36.4", "v1.37.1"),
+        (&["v1.36.4", "v1.36.4"], "v1.33.1", "v1.37.1"),
+        (&["v1.35.4", "v1.36.4"], "v1.33.1", "v1.37.1"),
+    ] {
+        let said = |mark| told(&marked(servers, kubelet, mark), &to(target));
+        let (theirs, ours) = (said(None), said(Some("up.kubelet.away/1")));
+        assert!(theirs.contains("N4") && !ours.contains("N4"), "{theirs}\n{ours}");
+        for mark in ["drain:2027-01-01T00:00:00Z/ann@desk", "of neither form"] {
+            assert_eq!(said(Some(mark)), theirs, "{mark}");
+        }
+    }
+}
+
 #[test]
 fn nodes_that_stay() {
     let mut all = cluster(&["v1.36.4", "v1.36.4"], "v1.36.4", &["v1.36.4"]);

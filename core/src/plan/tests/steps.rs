@@ -287,6 +287,10 @@ fn a_kubelet_of_one_process_that_takes_no_part_keeps_its_control_plane_waiting()
     };
     let upgrade = by_node("v1.36.5+k3s1");
     assert_eq!(blocked(&k3s, &upgrade), [r#"C4 ["cp-1"]"#], "a person cordoned it");
+    for (mark, blocks) in [("drain:2027-01-01T00:00:00Z/ann@desk", true), ("up.kubelet.cp-1/1", false)] {
+        k3s.set_node(Node { unschedulable: true, cordoned_by: Some(mark.into()), ..plane.clone() });
+        assert_eq!(!blocked(&k3s, &upgrade).is_empty(), blocks, "{mark}");
+    }
     k3s.set_node(plane);
     assert!(blocked(&k3s, &upgrade).is_empty());
     let unselected = Upgrade { groups: Vec::new(), ..upgrade };

@@ -99,6 +99,22 @@ fn groups_canaries_and_zones_in_order() {
     );
 }
 
+/// They are in no wave, as those that another tool cordoned.
+#[test]
+fn nodes_that_a_person_drains_are_in_no_wave() {
+    let (mut cluster, upgrade) = setting();
+    let before = made_waves(&cluster, &upgrade);
+    let drained = Node::clone(cluster.node("cordoned").unwrap());
+    let mark = |mark: &str| Node { cordoned_by: Some(mark.into()), ..drained.clone() };
+    cluster.set_node(mark("drain:2027-01-01T00:00:00Z/ann@desk"));
+    let (plan, waves) = made_waves(&cluster, &upgrade);
+    assert_eq!(waves, before.1);
+    assert_eq!(check_waves(&plan, &waves, &upgrade, &upgrade.members(&cluster)), []);
+    cluster.set_node(mark("up.kubelet.cordoned/1"));
+    let (_, waves) = made_waves(&cluster, &upgrade);
+    assert!(waves.concat().iter().any(|wave| wave.nodes.contains(&"cordoned".into())), "an upgrade moves it");
+}
+
 /// The rollout counts them alike.
 #[test]
 fn nodes_that_run_the_version_take_the_places_of_canaries() {
