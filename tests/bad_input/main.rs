@@ -407,7 +407,8 @@ async fn told_by_the_operator(cluster: &Cluster, operator: &mut Operator) -> Tes
     kubectl(cluster, &["delete", "cup", "let-through"]).await?;
     for (name, version, line) in [
         ("down", "v1.35.9", "v1.35.9 would be a downgrade: kube-apiserver cp-1 runs v1.36.4"),
-        ("far", "v1.99.0", "no release of 1.38 is known, which is on the way to v1.99.0"),
+        ("far", "v1.50.0", "no release of 1.38 is known, which is on the way to v1.50.0"),
+        ("too-far", "v1.60.0", "v1.60.0 is 24 minors ahead of the oldest kube-apiserver"),
     ] {
         create(cluster, name, &format!(r#""version":"{version}",{SPEC}"#)).await?;
         says(cluster, "cup", name, "Ready", &format!("False {line}")).await?;

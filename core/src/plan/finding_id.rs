@@ -76,6 +76,8 @@ pub enum FindingCode {
     BuildsAlike,
     /// The images of nodes may have no such patch.
     PatchOfImages,
+    /// The target is more minors ahead than an upgrade goes over.
+    TooFar,
     /// Something is in the way of a drain.
     Drain(preflight::Code),
 }
@@ -116,6 +118,7 @@ impl FindingCode {
             Self::NoBuild => "V3",
             Self::BuildsAlike => "V4",
             Self::PatchOfImages => "V5",
+            Self::TooFar => "V6",
             Self::Drain(code) => code.text(),
         }
     }

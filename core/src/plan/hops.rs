@@ -13,6 +13,9 @@ use crate::cluster::Component;
 use crate::upgrade::Unit;
 use crate::version::{KubeVersion, Minor};
 
+/// How many minors one upgrade may go over. It is more than anybody needs, and bounds every list with an entry for each minor.
+pub const MAX_MINORS: u16 = 16;
+
 /// What an upgrade will do from where the cluster is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::accept::accept;
 use super::finding::{PlanFinding, Weight};
 use super::finding_id::FindingCode;
-use super::hops::{Hop, Need, Pass, Picked, Plan, Step};
+use super::hops::{Hop, MAX_MINORS, Need, Pass, Picked, Plan, Step};
 use super::order::is_there;
 use super::plan_input::PlanInput;
 use super::start::{PlanePiece, Start, before_minor, from_version};
@@ -66,7 +66,7 @@ fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<PlanFind
         return Err(Box::new(PlanFinding::new(FindingCode::Downgrade, Weight::Blocks, what).remedy(remedy)));
     }
     let minors = || start.servers().map(|server| server.version.minor());
-    minors().min().zip(minors().max()).ok_or_else(|| {
+    let (oldest, newest) = minors().min().zip(minors().max()).ok_or_else(|| {
         let finding = PlanFinding::new(
             FindingCode::VersionUnknown,
             Weight::Blocks,
@@ -75,7 +75,18 @@ fn ends(start: &Start, upgrade: &Upgrade) -> Result<(Minor, Minor), Box<PlanFind
         Box::new(finding.passing(true).remedy(
             "evenkeel report says why it is not seen; evenkeel plan takes it with --apiserver-version",
         ))
-    })
+    })?;
+    let ahead = oldest.behind(target.minor());
+    if ahead > i32::from(MAX_MINORS) {
+        let what = format!(
+            "{target} is {ahead} minors ahead of the oldest kube-apiserver, and an upgrade goes over at most {MAX_MINORS}"
+        );
+        let first = oldest.forward(MAX_MINORS);
+        let remedy =
+            format!("correct the target if it is mistyped, or go to {first} or an older minor first");
+        return Err(Box::new(PlanFinding::new(FindingCode::TooFar, Weight::Blocks, what).remedy(remedy)));
+    }
+    Ok((oldest, newest))
 }
 
 struct Making<'a> {
@@ -135,6 +146,10 @@ impl Making<'_> {
             }
             if moved || !steps.is_empty() {
                 hops.push(Hop { version, picked, needs, steps, kubelets: pass });
+            }
+            // No minor may come after it: there is a last one that can be written.
+            if last {
+                break;
             }
             minor = minor.next();
         }

@@ -35,7 +35,7 @@ pub use finding_id::{FindingCode, FindingId};
 pub use forecast_input::ForecastInput;
 pub(crate) use hash::hex;
 pub use hash::{canonical, canonical_json, hash};
-pub use hops::{Hop, Need, Pass, Picked, Plan, Step};
+pub use hops::{Hop, MAX_MINORS, Need, Pass, Picked, Plan, Step};
 pub use length::{Durations, Estimate, Took};
 pub use make::make;
 pub(crate) use order::is_there;

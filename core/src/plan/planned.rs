@@ -5,7 +5,7 @@
 
 use super::check::{Checked, check};
 use super::finding::Weight;
-use super::hops::{Picked, Plan};
+use super::hops::{MAX_MINORS, Picked, Plan};
 use super::make::make;
 use super::plan_input::PlanInput;
 use crate::upgrade::{Member, Upgrade};
@@ -61,7 +61,7 @@ impl Planned {
 
 /// The versions of the minors between `from` and the target, in order: those that a person names, else those that are
 /// `recorded` from an earlier look, else those of `plan`. They are part of what a person approves, and a later look at a
-/// cluster that has gone on must not forget them.
+/// cluster that has gone on must not forget them. There are fewer of them than [`MAX_MINORS`], however old `from` is.
 pub fn on_the_way(
     upgrade: &Upgrade,
     from: &KubeVersion,
@@ -70,10 +70,12 @@ pub fn on_the_way(
 ) -> Vec<KubeVersion> {
     let hops = plan.iter().flat_map(|plan| &plan.hops);
     let planned = hops.filter(|hop| hop.picked != Picked::Target);
+    let target = upgrade.version.minor();
+    let first = from.minor().max(target.back(MAX_MINORS));
     let mut way: Vec<KubeVersion> = Vec::new();
     let known = upgrade.via.iter().chain(recorded).chain(planned.map(|hop| &hop.version));
     for version in known {
-        let between = version.minor() > from.minor() && version.minor() < upgrade.version.minor();
+        let between = version.minor() > first && version.minor() < target;
         if between && way.iter().all(|other| other.minor() != version.minor()) {
             way.push(version.clone());
         }

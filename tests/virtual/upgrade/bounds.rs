@@ -39,6 +39,15 @@ fn target() -> KubeVersion {
     format!("v1.37.1-{}", "x".repeat(56)).parse().unwrap()
 }
 
+/// As many versions as there can be on the way, each as long as may be: it is known for every minor before the target.
+fn way() -> Vec<KubeVersion> {
+    let of = |minor| format!("v1.{minor}.10-{}", "x".repeat(55)).parse().unwrap();
+    let known: Vec<KubeVersion> = (10..37).map(of).collect();
+    let (named, recorded) = known.split_at(13);
+    let upgrade = upgrade::Upgrade { via: named.to_vec(), ..upgrade::Upgrade::to(target()) };
+    plan::on_the_way(&upgrade, &"v1.9.0".parse().unwrap(), recorded, None)
+}
+
 /// An upgrade with as many groups as may be, that was complete ten times for versions as long as may be.
 fn object() -> ClusterUpgrade {
     let groups: Vec<Value> =
@@ -157,7 +166,7 @@ fn decided(planes: usize, completed: Option<Timestamp>) -> rollout::UpgradeStatu
         message: line(0),
         from: Some(version.clone()),
         hash: Some("0123456789abcdef0123456789abcdef".to_owned()),
-        way: vec![version.clone(); 16],
+        way: way(),
         hop: Some(version.clone()),
         nodes_of_hops: vec![NODES; 20],
         stages: [Stage::Apiservers, Stage::Controllers, Stage::Kubelets].map(stage),

@@ -87,6 +87,35 @@ fn what_cannot_be() {
     );
 }
 
+/// A mistyped target is told at once, however far it is.
+#[test]
+fn a_target_that_is_too_far_ahead() {
+    let some = cluster(&["v1.37.1", "v1.36.4"], "v1.36.4", &["v1.36.4"]);
+    for target in ["v1.53.1", "v1.60", "v1.370.1", "v1.65535", "v2.0.0"] {
+        let plan = made(&some, &to(target));
+        let ids: Vec<String> = plan.blockers().map(|finding| finding.id.to_string()).collect();
+        assert_eq!((plan.hops.len(), ids), (0, vec!["V6".to_owned()]), "{target}");
+    }
+    let mut named = to("v1.52.1");
+    named.via = (37..52).map(|minor| format!("v1.{minor}.1").parse().unwrap()).collect();
+    assert_eq!(made(&some, &named).hops.len(), 16, "the last one that is not too far");
+    plans(
+        &some,
+        &to("v1.60"),
+        &expect![[r#"
+            blocks V6: v1.60 is 24 minors ahead of the oldest kube-apiserver, and an upgrade goes over at most 16: correct the target if it is mistyped, or go to 1.52 or an older minor first
+            refuted: v1.60 is 24 minors ahead of the oldest kube-apiserver, and an upgrade goes over at most 16: correct the target if it is mistyped, or go to 1.52 or an older minor first
+        "#]],
+    );
+}
+
+/// No minor comes after this one.
+#[test]
+fn the_last_minor_that_can_be_written_ends_a_plan() {
+    let last = cluster(&["v1.65535.0"], "v1.65535.0", &[]);
+    assert_eq!(made(&last, &to("v1.65535.1")).hops.len(), 1);
+}
+
 /// A drain marks its nodes, and they are as little the upgrade's to move as those that another tool cordoned.
 #[test]
 fn a_node_that_a_person_drains_is_one_that_a_person_cordoned() {
