@@ -345,6 +345,12 @@ impl Upgrade {
     }
 }
 
+/// The first version of `via` that is not on the way to `target`: it is of its minor, or of a later one. What the cluster has
+/// passed already was on the way.
+pub fn not_on_the_way<'v>(via: &'v [KubeVersion], target: &KubeVersion) -> Option<&'v KubeVersion> {
+    via.iter().find(|version| version.minor() >= target.minor())
+}
+
 /// A control-plane component that was seen: what it is, and where.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ComponentPlace {

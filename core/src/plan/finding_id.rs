@@ -78,6 +78,8 @@ pub enum FindingCode {
     PatchOfImages,
     /// The target is more minors ahead than an upgrade goes over.
     TooFar,
+    /// A version that a person names for the way is not on it.
+    NotOnTheWay,
     /// Something is in the way of a drain.
     Drain(preflight::Code),
 }
@@ -119,6 +121,7 @@ impl FindingCode {
             Self::BuildsAlike => "V4",
             Self::PatchOfImages => "V5",
             Self::TooFar => "V6",
+            Self::NotOnTheWay => "V7",
             Self::Drain(code) => code.text(),
         }
     }

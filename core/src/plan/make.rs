@@ -18,7 +18,7 @@ use super::start::{PlanePiece, Start, before_minor, from_version};
 use crate::cluster::{Component, Reach};
 use crate::disruption::CordonMark;
 use crate::skew::policy::{RuleSubject, Servers};
-use crate::upgrade::{Executor, Member, Unit, Upgrade};
+use crate::upgrade::{Executor, Member, Unit, Upgrade, not_on_the_way};
 use crate::version::{Effective, KubeVersion, Minor};
 
 /// What `input.upgrade` will do to `input.cluster` from where it is now. Total: where nothing can be done, the plan has no
@@ -153,7 +153,22 @@ impl Making<'_> {
             }
             minor = minor.next();
         }
+        if !hops.is_empty() {
+            self.names_what_is_not_on_the_way();
+        }
         hops
+    }
+
+    /// Says which version of `via` is not on the way.
+    fn names_what_is_not_on_the_way(&mut self) {
+        let (via, target) = (&self.input.upgrade.via, &self.input.upgrade.version);
+        let Some(late) = not_on_the_way(via, target) else { return };
+        let what = format!("spec.via names {late}, which is not on the way to {target}");
+        let remedy = format!(
+            "name versions of minors before {} alone, and correct it if it is mistyped",
+            target.minor()
+        );
+        self.findings.push(PlanFinding::new(FindingCode::NotOnTheWay, Weight::Blocks, what).remedy(remedy));
     }
 
     /// What the control plane runs after the hop to `minor`. A minor that is there already has the newest version that a

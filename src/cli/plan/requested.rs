@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use evenkeel_core::text::harmless;
-use evenkeel_core::upgrade::{Unit, Upgrade};
+use evenkeel_core::upgrade::{Unit, Upgrade, not_on_the_way};
 use evenkeel_core::version::{KubeVersion, escape};
 use kube::core::DynamicObject;
 use kube::{CustomResourceExt, ResourceExt as _};
@@ -52,7 +52,7 @@ pub(super) fn wrong_arguments(args: &PlanArgs) -> Option<String> {
         return Some(format!("--via: two versions of {minor}; name one for each minor"));
     }
     let to = args.target.to.as_ref()?;
-    let late = args.via.iter().find(|version| version.minor() >= to.minor())?;
+    let late = not_on_the_way(&args.via, to)?;
     Some(format!("--via {late} is not on the way to {to}: name versions of minors before it"))
 }
 

@@ -116,6 +116,31 @@ fn the_last_minor_that_can_be_written_ends_a_plan() {
     assert_eq!(made(&last, &to("v1.65535.1")).hops.len(), 1);
 }
 
+/// `spec.via` is nowhere else than on the way: most likely a digit is wrong.
+#[test]
+fn a_version_on_the_way_that_lies_beyond_it() {
+    let some = cluster(&["v1.35.1"], "v1.35.1", &["v1.35.1"]);
+    let blockers = |cluster: &Cluster, via: &[&str]| {
+        let via = via.iter().map(|version| version.parse().unwrap()).collect();
+        let plan = made(cluster, &Upgrade { via, ..to("v1.37.1") });
+        plan.blockers().map(|finding| format!("{}: {finding}", finding.id)).collect::<Vec<_>>()
+    };
+    let line = |late: &str| {
+        format!(
+            "V7: spec.via names {late}, which is not on the way to v1.37.1: name versions of minors before 1.37 alone, and \
+             correct it if it is mistyped"
+        )
+    };
+    assert_eq!(blockers(&some, &["v1.36.2"]), [""; 0]);
+    assert_eq!(blockers(&some, &["v1.40.0"]), [line("v1.40.0")]);
+    assert_eq!(blockers(&some, &["v1.36.2", "v1.73.2"]), [line("v1.73.2")]);
+    assert_eq!(blockers(&some, &["v1.37.0"]), [line("v1.37.0")]);
+    // The cluster has passed it, as in an upgrade that is under way.
+    assert_eq!(blockers(&some, &["v1.34.1", "v1.35.0", "v1.36.2"]), [""; 0]);
+    // Where nothing is left to do, nothing is in its way.
+    assert_eq!(blockers(&cluster(&["v1.37.1"], "v1.37.1", &["v1.37.1"]), &["v1.40.0"]), [""; 0]);
+}
+
 /// A drain marks its nodes, and they are as little the upgrade's to move as those that another tool cordoned.
 #[test]
 fn a_node_that_a_person_drains_is_one_that_a_person_cordoned() {
