@@ -130,7 +130,23 @@ fn wrong() -> Vec<(Value, &'static str)> {
     let day = "must be a day such as `2026-12-18`, or a time such as `2026-12-18T18:00:00Z`";
     let order = "`until` must be after `from`, where a last day counts to its end; choose a later `until` or an earlier `from`";
     let risk = json!([{"finding": "O5/x", "until": "soon", "reason": "r"}]);
+    let rule =
+        |operator: &str, values: &[&str]| json!({"selector": term(operator, values), "behavior": "Skip"});
+    let rules = |rule: Value| json!({"drain": {"podRules": [rule]}});
+    let group =
+        |selector: Value| json!({"nodeGroups": [{"name": "a", "selector": selector, "executor": "x"}]});
+    let values = "`In` and `NotIn` need `values`, and `Exists` and `DoesNotExist` take none; name values, or take them out";
     vec![
+        (rules(rule("NotIn", &[])), values),
+        (
+            rules(
+                json!({"selector": {"matchExpressions": [{"key": "app", "operator": "NotIn"}]}, "behavior": "Skip"}),
+            ),
+            values,
+        ),
+        (group(term("In", &[])), values),
+        (group(term("Exists", &["a"])), values),
+        (group(term("DoesNotExist", &["a"])), values),
         (
             window(0),
             "spec.windows[0].durationSeconds: Invalid value: 0: must be from 60 to 604800 seconds (a minute to a week); to \
@@ -190,6 +206,11 @@ fn wrong() -> Vec<(Value, &'static str)> {
     ]
 }
 
+/// A selector of the label `app`.
+fn term(operator: &str, values: &[&str]) -> Value {
+    json!({"matchExpressions": [{"key": "app", "operator": operator, "values": values}]})
+}
+
 fn window(length: i64) -> Value {
     json!({"windows": [{"name": "n", "start": "22:00", "durationSeconds": length}]})
 }
@@ -203,5 +224,13 @@ pub async fn what_cannot_be(cluster: &Cluster) -> TestResult {
     let long = "n".repeat(64);
     let line = "metadata.name must be at most 63 characters long, because it is part of other names; choose a shorter one";
     create(cluster, "admin", &upgrade(&long, &window(3600)), line).await?;
+    let terms = [term("In", &["a"]), term("NotIn", &["a"]), term("Exists", &[]), term("DoesNotExist", &[])];
+    let name = |at: usize| format!("group-{at}");
+    let groups = terms
+        .iter()
+        .enumerate()
+        .map(|(at, term)| json!({"name": name(at), "selector": term, "executor": "x"}));
+    let groups = json!({"nodeGroups": groups.collect::<Vec<_>>()});
+    create(cluster, "admin", &upgrade("terms", &groups), "").await?;
     create(cluster, "admin", &upgrade("fine", &window(3600)), "").await
 }

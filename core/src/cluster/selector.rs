@@ -22,9 +22,9 @@ pub struct Selector {
 pub struct Expression {
     /// The label's key.
     pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; any other makes the selector invalid, and it matches nothing.
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; any other makes the selector invalid, so that it matches nothing.
     pub operator: String,
-    /// The values of `In` and `NotIn`.
+    /// The values of `In` and `NotIn`, which need some; with values, another operator makes the selector invalid.
     #[serde(default)]
     pub values: Vec<String>,
 }
@@ -41,11 +41,11 @@ impl Expression {
     /// Whether this expression holds for an object whose label `key` has `value`; `None`: it has no such label.
     pub fn holds(&self, value: Option<&str>) -> bool {
         let named = |value: &str| self.values.iter().any(|named| named == value);
-        match self.operator.as_str() {
-            "In" => value.is_some_and(named),
-            "NotIn" => !value.is_some_and(named),
-            "Exists" => value.is_some(),
-            "DoesNotExist" => value.is_none(),
+        match (self.operator.as_str(), self.values.is_empty()) {
+            ("In", false) => value.is_some_and(named),
+            ("NotIn", false) => !value.is_some_and(named),
+            ("Exists", true) => value.is_some(),
+            ("DoesNotExist", true) => value.is_none(),
             _ => false,
         }
     }
@@ -82,9 +82,16 @@ mod tests {
         assert!(
             expressions(&[term("tier", "Exists", &[]), term("zone", "DoesNotExist", &[])]).matches(&have)
         );
-        assert!(
-            !expressions(&[term("tier", "Gt", &["1"])]).matches(&have),
-            "an invalid selector matches nothing"
-        );
+        // The API server refuses them (`NewRequirement` in `apimachinery/pkg/labels/selector.go`).
+        for invalid in [
+            term("tier", "Gt", &["1"]),
+            term("app", "In", &[]),
+            term("app", "NotIn", &[]),
+            term("zone", "NotIn", &[]),
+            term("tier", "Exists", &["web"]),
+            term("zone", "DoesNotExist", &["a"]),
+        ] {
+            assert!(!expressions(std::slice::from_ref(&invalid)).matches(&have), "{invalid:?}");
+        }
     }
 }

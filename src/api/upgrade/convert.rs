@@ -20,10 +20,10 @@ use k8s_openapi::jiff::civil::Date;
 use k8s_openapi::jiff::tz::TimeZone;
 use kube::ResourceExt as _;
 
-use super::drain;
+use super::drain::{self, InvalidPodRule};
 use super::may_begin::{self, InvalidTime};
 use super::schema::{AcceptedRisk, ApprovalMode, ClusterUpgrade, FailurePolicy, Hidden, Unit, Zones};
-use super::selector::selector;
+use super::selector::{InvalidExpression, selector};
 use super::status_schema::SeenComponent;
 use crate::api::executor::Executors;
 
@@ -60,9 +60,12 @@ pub enum Invalid {
     /// A window or a freeze cannot be read.
     #[error(transparent)]
     Time(InvalidTime),
-    /// A pod rule would be for every pod.
-    #[error("drain.podRules[{0}]: say which pods it is for, by selector or namespaces")]
-    PodRule(usize),
+    /// The selector of a group cannot be.
+    #[error("nodeGroups {0}: {1}")]
+    Selector(String, InvalidExpression),
+    /// A pod rule cannot be.
+    #[error(transparent)]
+    PodRule(InvalidPodRule),
 }
 
 /// The core's value of a `ClusterUpgrade`: every version is read, and every executor that a field names is looked up in
@@ -84,7 +87,8 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
     let groups = spec.node_groups.iter().map(|group| {
         Ok(NodeGroup {
             name: group.name.as_str().into(),
-            selector: selector(&group.selector),
+            selector: selector(&group.selector)
+                .map_err(|wrong| Invalid::Selector(group.name.clone(), wrong))?,
             max_unavailable: amount(&group.max_unavailable, || {
                 format!("nodeGroups {}: maxUnavailable", group.name)
             })?,
@@ -126,7 +130,7 @@ pub fn validate(object: &ClusterUpgrade, there: &Executors) -> Result<Upgrade, I
             soak: seconds(plane.soak_seconds),
         },
         groups,
-        drain: drain::options(&spec.drain).map_err(|drain::ForEveryPod(at)| Invalid::PodRule(at))?,
+        drain: drain::options(&spec.drain).map_err(Invalid::PodRule)?,
         calendar: may_begin::calendar(spec).map_err(Invalid::Time)?,
         gates: spec.gates.iter().map(may_begin::gate).collect(),
         failures: failures(spec.failure_policy.as_ref())?,
@@ -153,6 +157,7 @@ pub fn settling(object: &ClusterUpgrade) -> ClusterUpgrade {
     plane.first_executor = plane.first_executor.take().filter(|_| plane.unit == Unit::Node);
     for group in &mut spec.node_groups {
         group.depends_on.clear();
+        group.selector.match_expressions.retain(|term| term.wrong().is_none());
         group.max_unavailable = IntOrString::Int(1);
     }
     object

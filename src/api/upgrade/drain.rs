@@ -10,7 +10,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::selector::{LabelSelector, selector};
+use super::selector::{InvalidExpression, LabelSelector, selector};
 use crate::api::checks;
 
 /// How nodes are drained.
@@ -156,19 +156,26 @@ pub enum DrainMode {
     MinorOnly,
 }
 
-/// A pod rule, by its index, says neither labels nor namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ForEveryPod(pub(super) usize);
+/// What is wrong with a pod rule, which its index names.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPodRule {
+    /// It would be for every pod.
+    #[error("drain.podRules[{0}]: say which pods it is for, by selector or namespaces")]
+    ForEveryPod(usize),
+    /// Its selector cannot be.
+    #[error("drain.podRules[{0}]: {1}")]
+    Selector(usize, InvalidExpression),
+}
 
 /// The core's value of `spec`.
 ///
 /// # Errors
-/// [`ForEveryPod`], which the server lets nobody write.
-pub(super) fn options(spec: &Drain) -> Result<DrainOptions, ForEveryPod> {
+/// [`InvalidPodRule`], which the server lets nobody write.
+pub(super) fn options(spec: &Drain) -> Result<DrainOptions, InvalidPodRule> {
     let rule = |(at, rule): (usize, &PodRule)| {
-        let selector = selector(&rule.selector);
+        let selector = selector(&rule.selector).map_err(|wrong| InvalidPodRule::Selector(at, wrong))?;
         if selector == Selector::default() && rule.namespaces.is_empty() {
-            return Err(ForEveryPod(at));
+            return Err(InvalidPodRule::ForEveryPod(at));
         }
         Ok(disruption::PodRule {
             selector,

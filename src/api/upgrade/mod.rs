@@ -16,14 +16,14 @@ mod status_schema;
 mod waits;
 
 pub use convert::{FINALIZER, Invalid, absent_executors, progress, settling, validate};
-pub use drain::{Drain, DrainMode, MayLeave, PodBehavior, PodRule};
+pub use drain::{Drain, DrainMode, InvalidPodRule, MayLeave, PodBehavior, PodRule};
 pub use may_begin::InvalidTime;
 pub use named::named;
 pub use schema::{
     AcceptedRisk, Approval, ApprovalMode, ClusterUpgrade, ClusterUpgradeSpec, ControlPlane, Day,
     FailurePolicy, Freeze, Gate, GateCondition, GateObject, Hidden, NodeGroup, Unit, Window, Zones,
 };
-pub use selector::{LabelExpression, LabelOperator, LabelSelector};
+pub use selector::{InvalidExpression, LabelExpression, LabelOperator, LabelSelector};
 pub use status::{
     UNSEEN_REASONS, status, status_of_invalid, status_of_unreadable, status_of_unseen, status_of_unstored,
 };

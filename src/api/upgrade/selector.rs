@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 
 use evenkeel_core::cluster::{Expression, Selector};
+use evenkeel_core::version::escape;
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,14 +24,16 @@ pub struct LabelSelector {
 }
 
 /// One expression about a label.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)").message("`In` and `NotIn` need `values`, and `Exists` and `DoesNotExist` take none; name values, or take them out"))]
 pub struct LabelExpression {
     /// The key of the label.
     pub key: String,
     /// How the label is compared: `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: LabelOperator,
-    /// The values with which `In` and `NotIn` compare that of the label.
+    /// The values with which `In` and `NotIn` compare that of the label. They need at least one; `Exists` and `DoesNotExist` take
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub values: Vec<String>,
@@ -48,15 +52,45 @@ pub enum LabelOperator {
     DoesNotExist,
 }
 
+/// What is wrong with an expression, of which the key is named.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidExpression {
+    /// It compares with values, and has none.
+    #[error("matchExpressions of {0}: {1:?} needs values; name at least one")]
+    NoValues(String, LabelOperator),
+    /// It has values, and compares with none.
+    #[error("matchExpressions of {0}: {1:?} takes no values; take them out, or write In or NotIn")]
+    Values(String, LabelOperator),
+}
+
+impl LabelExpression {
+    /// What is wrong with it, as a kube-apiserver judges it.
+    pub(super) fn wrong(&self) -> Option<InvalidExpression> {
+        let compares = matches!(self.operator, LabelOperator::In | LabelOperator::NotIn);
+        let wrong = match (compares, self.values.is_empty()) {
+            (true, true) => InvalidExpression::NoValues,
+            (false, false) => InvalidExpression::Values,
+            _ => return None,
+        };
+        Some(wrong(escape(&self.key), self.operator))
+    }
+}
+
 /// The core's value of `selector`.
-pub(super) fn selector(selector: &LabelSelector) -> Selector {
+///
+/// # Errors
+/// [`InvalidExpression`], which the server lets nobody write.
+pub(super) fn selector(selector: &LabelSelector) -> Result<Selector, InvalidExpression> {
+    if let Some(wrong) = selector.match_expressions.iter().find_map(LabelExpression::wrong) {
+        return Err(wrong);
+    }
     let expression = |term: &LabelExpression| Expression {
         key: term.key.clone(),
         operator: format!("{:?}", term.operator),
         values: term.values.clone(),
     };
-    Selector {
+    Ok(Selector {
         match_labels: selector.match_labels.clone(),
         match_expressions: selector.match_expressions.iter().map(expression).collect(),
-    }
+    })
 }

@@ -107,6 +107,42 @@ fn what_is_written_of_groups_ways_and_risks() {
     assert_eq!(read(&some).unwrap_err().to_string(), line);
 }
 
+/// A selector of the label `app`.
+fn expression(operator: &str, values: &[&str]) -> serde_json::Value {
+    json!({ "matchExpressions": [{ "key": "app", "operator": operator, "values": values }] })
+}
+
+/// As a kube-apiserver judges the selectors of its own kinds.
+#[test]
+fn a_selector_has_values_where_its_operator_needs_them_and_nowhere_else() {
+    let told = |operator: &str, values: &[&str]| {
+        let selector = expression(operator, values);
+        let object = object(&json!([{ "name": "a", "selector": selector, "executor": "x" }]));
+        read(&object).map_or_else(|why| why.to_string(), |_| "good".to_owned())
+    };
+    for (operator, values) in
+        [("In", &["a"][..]), ("NotIn", &["a", "b"]), ("Exists", &[]), ("DoesNotExist", &[])]
+    {
+        assert_eq!(told(operator, values), "good");
+    }
+    for operator in ["In", "NotIn"] {
+        let line =
+            format!("nodeGroups a: matchExpressions of app: {operator} needs values; name at least one");
+        assert_eq!(told(operator, &[]), line);
+    }
+    for operator in ["Exists", "DoesNotExist"] {
+        let line = format!(
+            "nodeGroups a: matchExpressions of app: {operator} takes no values; take them out, or write In or NotIn"
+        );
+        assert_eq!(told(operator, &["a"]), line);
+    }
+    let mut object = object(&json!([]));
+    let rules = json!([{ "selector": expression("NotIn", &[]), "behavior": "Skip" }]);
+    object.spec.drain.pod_rules = serde_json::from_value(rules).unwrap();
+    let line = "drain.podRules[0]: matchExpressions of app: NotIn needs values; name at least one";
+    assert_eq!(read(&object).unwrap_err().to_string(), line, "it would be for every pod");
+}
+
 /// Each of these passes the schema, and nothing can be begun by it.
 #[test]
 fn whatever_is_wrong_with_a_spec_what_is_in_flight_settles_by_the_rest() {
@@ -116,7 +152,7 @@ fn whatever_is_wrong_with_a_spec_what_is_in_flight_settles_by_the_rest() {
         object.status = Some(ClusterUpgradeStatus { plan: Some(plan), ..Default::default() });
         object
     };
-    let wrong: [(&str, serde_json::Value); 13] = [
+    let wrong: [(&str, serde_json::Value); 16] = [
         ("/version", json!("v1.99999.1")),
         ("/via", json!(["v1.37.2", "v1.37.3"])),
         ("/via", json!(["v1.99999.1"])),
@@ -136,6 +172,9 @@ fn whatever_is_wrong_with_a_spec_what_is_in_flight_settles_by_the_rest() {
         ("/failurePolicy", json!({ "maxFailed": 0 })),
         ("/failurePolicy", json!({ "maxParked": "101%" })),
         ("/drain/podRules", json!([{ "behavior": "Skip" }])),
+        ("/drain/podRules", json!([{ "selector": expression("NotIn", &[]), "behavior": "Skip" }])),
+        ("/nodeGroups/0/selector", expression("NotIn", &[])),
+        ("/nodeGroups/0/selector", expression("Exists", &["a"])),
     ];
     for (field, value) in wrong {
         let mut spec = serde_json::to_value(begun().spec).unwrap();
