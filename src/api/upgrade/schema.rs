@@ -44,15 +44,16 @@ use crate::api::conditions::ConditionStatus;
 #[serde(rename_all = "camelCase")]
 pub struct ClusterUpgradeSpec {
     /// The version that the control plane goes to, and in the end every selected kubelet; for example `v1.37.1`. It
-    /// must not be a downgrade. A target that is several minors away is reached one minor after the other. Without a
-    /// patch, such as `v1.37`, it is any release of that minor, as a cloud picks them; executors of the kind `job` need a
-    /// whole version.
+    /// must not be a downgrade. A target that is several minors away, at most 16, is reached one minor after the other.
+    /// Without a patch, such as `v1.37`, it is any release of that minor, as a cloud picks them; executors of the kind
+    /// `job` need a whole version.
     #[schemars(schema_with = "checks::version")]
     pub version: String,
     /// The versions of the minors on the way to a target that is several minors away, one of each minor, such as
     /// `v1.36.4`. For a minor that is not named here, the plan takes the newest release that this program knows, or any
     /// release where somebody else runs the control plane; `status.plan.via` says which. Name the builds of a
-    /// distribution, such as `v1.36.4+rke2r1`.
+    /// distribution, such as `v1.36.4+rke2r1`. Nothing begins while a version is named here that is of the minor of the target
+    /// or of a later one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "checks::versions")]
     pub via: Vec<String>,
@@ -175,7 +176,8 @@ pub struct ControlPlane {
     pub hidden: Hidden,
     /// How long kubelets wait, in seconds, once every component of the control plane runs the version of the hop (the minor on
     /// the way, or the target). The time counts from when that is first seen, and begins anew when a component is not there
-    /// or not at the version meanwhile. Default 0.
+    /// or not at the version meanwhile. The control plane itself does not wait: where no kubelet has to move in a hop, the steps
+    /// of the next hop begin at once, and only its end is waited for. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "checks::soak_seconds")]
     pub soak_seconds: i32,
