@@ -12,6 +12,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::action::Action;
+use super::leftovers::holds;
 use super::not_opened::NotOpened;
 use super::round::{Round, Selected, after};
 use super::taints::Taints;
@@ -72,8 +73,9 @@ pub(super) fn follow(round: &mut Round<'_>) {
         found.ok().and_then(|at| selected.get(at)).is_some_and(|of| is_outdated(round, of))
     };
     let marked = |node: &&Arc<Node>| node.outdated_for.as_ref().is_some_and(|by| by == uid);
-    // From a node that we cordoned it goes together with the cordon.
-    let freed = |node: &&Arc<Node>| node.cordoned_by.is_none() && (over || !outdated(node));
+    // From a node that a claim of ours holds it goes together with the cordon. The drain of a person may last for days.
+    let ours = |node: &Node| node.cordoned_by.is_some() && round.mine.iter().any(|claim| holds(claim, node));
+    let freed = |node: &&Arc<Node>| !ours(node) && (over || !outdated(node));
     let nodes = round.world.cluster.nodes().iter().filter(marked).filter(freed);
     let mut writes: Vec<Action> =
         nodes.filter_map(|node| Some(write(node, Taints::without_ours(node)?))).take(AT_ONCE).collect();

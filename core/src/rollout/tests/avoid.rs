@@ -1,5 +1,7 @@
 //! Nodes that the scheduler is asked to avoid while others move.
 
+use std::sync::Arc;
+
 use super::super::*;
 use super::cluster::Toy;
 use crate::cluster::{Node, OUTDATED_TAINT};
@@ -127,6 +129,30 @@ fn an_upgrade_that_ends_leaves_no_taint_behind() {
     assert_eq!(toy.avoided(), 0);
     let last = toy.log.last().unwrap();
     assert_eq!(last, "Unprotect", "not before the last taint is gone: {}", toy.log_head(80));
+}
+
+/// Her drain may last for days. The cordon is hers, and the taint is ours.
+#[test]
+fn a_node_that_a_person_drains_loses_the_taint_and_keeps_its_cordon() {
+    for ending in [true, false] {
+        let mut toy = Toy::with_a_spare(4, 4);
+        toy.run_until(200, |toy| toy.avoided() == 4);
+        let mark: Arc<str> = "drain:2026-01-01T00:00:00Z/ann@host".into();
+        let others =
+            toy.cluster.node("n-3").unwrap().taints.replace(']', r#",{"key":"a","effect":"NoExecute"}]"#);
+        toy.cluster.change_node("n-3", |node| {
+            (node.unschedulable, node.cordoned_by) = (true, Some(mark.clone()));
+            (node.held, node.taints) = (!ending, others.into());
+        });
+        toy.progress.ending = ending;
+        toy.run_to_the_end(400);
+        let node = toy.cluster.node("n-3").unwrap();
+        assert_eq!((node.unschedulable, node.cordoned_by.as_ref()), (true, Some(&mark)), "{:?}", toy.log);
+        assert_eq!(&*node.taints, r#"[{"effect":"NoExecute","key":"a"}]"#, "{:?}", toy.log);
+        assert_eq!(toy.avoided(), if ending { 0 } else { 3 }, "{:?}", toy.log);
+        let ended = toy.log.last().is_some_and(|last| last == "Unprotect");
+        assert_eq!(ended, ending, "{:?}", toy.log);
+    }
 }
 
 #[test]
