@@ -54,7 +54,8 @@ pub(super) fn blockers(left: &[PodLeft<'_>]) -> Vec<Blocker> {
     pods_held(left).into_iter().map(blocker).collect()
 }
 
-/// Writes to the claim what holds its drain back when it lasts, and since when nothing moves without a person.
+/// Writes to the claim what holds its drain back when it lasts, or that nothing does any more, and since when nothing moves
+/// without a person.
 pub(super) fn say_blocked(
     round: &mut Round<'_>,
     claim: &Claim,
@@ -72,7 +73,8 @@ pub(super) fn say_blocked(
     };
     let from = |blocker: &Blocker| after(closed_since(blocker).map_or(since, |at| at.max(since)), lasts);
     let first = blockers.iter().map(from).min();
-    let Some(from) = first.or_else(|| begins_to_stall.then_some(since)) else { return };
+    let changes = begins_to_stall || blockers.is_empty() && !claim.blockers.is_empty();
+    let Some(from) = first.or_else(|| changes.then_some(since)) else { return };
     if !begins_to_stall && round.world.now < from {
         round.wake(from);
         return;

@@ -238,7 +238,10 @@ fn draining(round: &mut Round<'_>, claim: &Claim, node: &Node, since: Timestamp,
             let asked = drain.ask(node, seen, &mut round.budgets);
             leaving(round, claim, node, asked, stopped);
         }
-        DrainStep::Detaching(volumes) => detaching(round, name, since, &volumes),
+        DrainStep::Detaching(volumes) => {
+            detaching(round, name, since, &volumes);
+            say_blocked(round, claim, &drain, Vec::new(), format!("empty; {volumes}"));
+        }
         DrainStep::Settling if !empties => {
             round.works(WaitReason::Settling, format!("{name}: makes sure that no pod still arrives"));
         }

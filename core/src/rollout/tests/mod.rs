@@ -3,6 +3,7 @@
 mod avoid;
 mod backoff;
 mod begun_late;
+mod blockers;
 mod cluster;
 mod control_plane_whole;
 mod controllers;
