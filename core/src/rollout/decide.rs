@@ -284,12 +284,13 @@ fn take_steps(round: &mut Round<'_>, unsure: &[String]) {
     avoid::follow(round);
 }
 
-/// The upgrade is complete: a claim that somebody deletes goes, and a node that was to be given back still is.
+/// The upgrade is complete: a claim that somebody deletes goes, a node that was to be given back still is, and one that is
+/// parked takes part no more.
 fn tidies(round: &mut Round<'_>) {
     for claim in round.mine {
         let given_back = matches!(claim.state, ClaimState::Parked { .. } | ClaimState::Upgraded { .. });
         let left = given_back && node_of(round.world.cluster, claim).is_some_and(|node| holds(claim, node));
-        if claim.ending || left {
+        if claim.ending || left || matches!(claim.state, ClaimState::Parked { .. }) {
             goes_with(round, claim, settle(round.world.cluster, claim));
         }
     }

@@ -117,7 +117,7 @@ pub(super) fn advance(round: &mut Round<'_>, claim: &Claim) {
         }
         ClaimState::Parked { .. } => {
             if give_back(round, node, claim) {
-            } else if claim.ending || stale {
+            } else if claim.ending || stale || !round.selects(claim) {
                 round.actions.push(release(claim));
             } else if at_target(node, claim) && node.ready {
                 round.record(claim, ClaimState::Upgraded { at: now }, "reached the target while parked");

@@ -277,9 +277,11 @@ fn works_at(stage: Option<Stage>, stages: &[StageProgress; 3], mine: &[&Claim]) 
 
 /// The nodes that are out of the rollout for now, by name.
 fn out(mine: &[&Claim], notes: &RoundNotes) -> Vec<NodeOut> {
+    // What a person, or its machine, keeps a parked node from is not what its last drain met.
+    let is_held = |node: &str| notes.held.iter().any(|(held, _)| **held == *node);
     let of_claim = |claim: &&Claim| {
         let (state, since) = match claim.state {
-            ClaimState::Parked { since, .. } => (OutOf::Parked, since),
+            ClaimState::Parked { since, .. } if !is_held(&claim.subject.node) => (OutOf::Parked, since),
             ClaimState::Failed { since, .. } => (OutOf::Failed, since),
             _ => return None,
         };

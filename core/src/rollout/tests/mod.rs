@@ -18,6 +18,7 @@ mod jobs;
 mod kubeadm;
 mod next_leader;
 mod order;
+mod parked;
 mod places;
 mod plane;
 mod pods;
