@@ -74,7 +74,7 @@ pub struct NodeGroup {
     pub max_unavailable: Amount,
     /// The name of the executor that changes the version.
     pub executor: Arc<str>,
-    /// The groups whose nodes come first.
+    /// The groups whose nodes come first, as a person wrote them; see [`Upgrade::groups_before`].
     pub depends_on: Vec<Arc<str>>,
     /// Whether its zones go one after the other.
     pub zones: Zones,
@@ -332,6 +332,22 @@ impl Upgrade {
         let plane = &self.control_plane;
         let of_plane = std::iter::once(&plane.executor).chain(&plane.first_executor);
         of_plane.chain(self.groups.iter().map(|group| &group.executor))
+    }
+
+    /// The groups that come before `group`: those that it depends on, and what these depend on in turn, whatever is left to do
+    /// in them. The nearest are first.
+    pub fn groups_before<'a>(&'a self, group: &'a NodeGroup) -> Vec<&'a NodeGroup> {
+        let direct = |group: &'a NodeGroup| {
+            group.depends_on.iter().filter_map(|name| self.groups.iter().find(|other| other.name == *name))
+        };
+        let mut before: Vec<&NodeGroup> = Vec::new();
+        let mut next: Vec<&NodeGroup> = direct(group).collect();
+        while !next.is_empty() {
+            next.retain(|group| !before.contains(group));
+            before.extend(&next);
+            next = next.into_iter().flat_map(direct).collect();
+        }
+        before
     }
 
     /// The nodes that take part, by name. A node belongs to the first group that selects it.

@@ -64,9 +64,8 @@ impl<'a> HopWork<'a> {
 
     /// Which of `done`, the groups before it in this hop, `group` waits for. One without a node to move is done.
     pub(super) fn needed<T>(&self, group: usize, done: &BTreeMap<usize, T>) -> Vec<usize> {
-        let needs = |name: &str| {
-            self.group(group).is_some_and(|group| group.depends_on.iter().any(|needed| **needed == *name))
-        };
+        let before = self.group(group).map(|group| self.upgrade.groups_before(group)).unwrap_or_default();
+        let needs = |name: &str| before.iter().any(|needed| *needed.name == *name);
         done.keys().copied().filter(|before| needs(self.group_name(*before))).collect()
     }
 

@@ -77,7 +77,8 @@ impl HopWithSoaks<'_> {
     /// `begin`, or when those groups have soaked that `group` depends on; `ends` says when those are done that move nodes.
     fn others(&self, begin: Timestamp, group: &NodeGroup, ends: &BTreeMap<usize, Timestamp>) -> Timestamp {
         let all = self.work.upgrade.groups.iter().enumerate();
-        let needed = all.filter(|(_, other)| group.depends_on.contains(&other.name));
+        let before = self.work.upgrade.groups_before(group);
+        let needed = all.filter(|(_, other)| before.contains(other));
         needed.fold(begin, |begin, (at, other)| match ends.get(&at) {
             Some(end) => begin.max(after(*end, other.soak)),
             None => self.under_way(begin, &Soaked::Group(other.name.clone()), other.soak),

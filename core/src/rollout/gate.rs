@@ -91,8 +91,7 @@ fn in_time(round: &Round<'_>, moves: &[Component]) -> Result<SignedDuration, Not
 fn of_node(round: &Round<'_>, node: &Node, group: &NodeGroup) -> Result<(), NotOpened> {
     soaks(round, &Soaked::Controllers, CONTROLLERS_SETTLE)?;
     soaks(round, &Soaked::ControlPlane, round.upgrade.control_plane.soak)?;
-    let earlier = |other: &&NodeGroup| group.depends_on.contains(&other.name);
-    for other in round.upgrade.groups.iter().filter(earlier) {
+    for other in round.upgrade.groups_before(group) {
         soaks(round, &Soaked::Group(other.name.clone()), other.soak)?;
     }
     soaks(round, &Soaked::Canaries(group.name.clone()), group.soak)?;

@@ -8,7 +8,7 @@ use super::round::{Round, Selected, gone_at};
 use super::waiting::{WaitReason, Waiting};
 use crate::cluster::Node;
 use crate::plan::zone;
-use crate::upgrade::Zones;
+use crate::upgrade::{NodeGroup, Zones};
 use crate::version::KubeVersion;
 
 /// The nodes of `members` that are not done.
@@ -57,16 +57,17 @@ fn until_ready<'a>(round: &mut Round<'_>, line: String, unwell: impl Iterator<It
     Waiting::new(WaitReason::GroupsInOrder, line)
 }
 
-/// What the nodes of `members` wait for because a group that it depends on is not done. Nodes that somebody holds, or that
+/// What the nodes of `members` wait for because a group that comes before theirs is not done. Nodes that somebody holds, or that
 /// may stay behind, keep nobody waiting.
 pub(super) fn waits_for(
     round: &mut Round<'_>,
     all: &[Members<'_>],
     members: &Members<'_>,
 ) -> Option<Waiting> {
-    let of = |name: &str| all.iter().find(|other| *other.group.name == *name);
+    let of = |group: &NodeGroup| all.iter().find(|other| other.group.name == group.name);
     let version = &round.upgrade.version;
-    let first = members.group.depends_on.iter().filter_map(|name| of(name)).find_map(|other| {
+    let before = round.upgrade.groups_before(members.group);
+    let first = before.into_iter().filter_map(of).find_map(|other| {
         let mut left: Vec<&Selected<'_>> = nodes_behind(round, other).collect();
         let unwell: Vec<&Selected<'_>> =
             other.nodes.iter().filter(|node| is_unwell(round, node, version)).collect();

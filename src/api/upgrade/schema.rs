@@ -354,8 +354,8 @@ pub struct NodeGroup {
     #[serde(default = "one")]
     #[schemars(schema_with = "checks::amount")]
     pub max_unavailable: IntOrString,
-    /// The groups that have to be done, and their upgraded nodes ready, before a node of this group is taken up. Nodes that a
-    /// person holds keep nobody waiting.
+    /// The groups that have to be done, and their upgraded nodes ready, before a node of this group is taken up, and with them
+    /// the groups that these depend on. Nodes that a person holds keep nobody waiting.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub depends_on: Vec<String>,

@@ -220,8 +220,8 @@ pub(super) fn waves(
     let mut all = Vec::new();
     for wave in waves {
         let Some(group) = upgrade.groups.get(wave.group) else { continue };
-        let needed =
-            upgrade.groups.iter().enumerate().filter(|(_, other)| group.depends_on.contains(&other.name));
+        let groups_before = upgrade.groups_before(group);
+        let needed = upgrade.groups.iter().enumerate().filter(|(_, other)| groups_before.contains(other));
         let before = needed.map(|(at, _)| at).chain([wave.group]).filter_map(|at| last.get(&at)).max();
         let order = before.map_or(1, |before| before + 1);
         last.insert(wave.group, order);

@@ -21,7 +21,13 @@ fn waves_that_wait_for_nothing_share_a_place() {
         ..NodeGroup::new(name, Selector::default(), "external")
     };
     let upgrade = Upgrade {
-        groups: vec![group("web", &[]), group("db", &[]), group("last", &["web", "db"])],
+        groups: vec![
+            group("web", &[]),
+            group("db", &[]),
+            group("last", &["web", "db"]),
+            group("empty", &["last"]),
+            group("end", &["empty"]),
+        ],
         ..Upgrade::to("v1.37.1".parse().unwrap())
     };
     let wave = |group: usize, canary: bool, node: &str| Wave {
@@ -31,13 +37,21 @@ fn waves_that_wait_for_nothing_share_a_place() {
         at_once: 1,
         nodes: vec![Arc::from(node)],
     };
-    let core = [wave(0, true, "w-1"), wave(0, false, "w-2"), wave(1, false, "d-1"), wave(2, false, "l-1")];
+    let core = [
+        wave(0, true, "w-1"),
+        wave(0, false, "w-2"),
+        wave(1, false, "d-1"),
+        wave(2, false, "l-1"),
+        wave(4, false, "e-1"),
+    ];
     let runs = BTreeMap::from([("w-2".into(), "v1.36.4".parse().unwrap())]);
     let told: Vec<_> = build::waves(&upgrade, &core, &runs)
         .into_iter()
         .map(|wave| format!("{} {} {} {:?}", wave.order, wave.group, wave.nodes.join(","), wave.from))
         .collect();
-    assert_eq!(told, ["1 web w-1 []", "1 db d-1 []", "2 web w-2 [\"v1.36.4\"]", "3 last l-1 []"]);
+    let in_order =
+        ["1 web w-1 []", "1 db d-1 []", "2 web w-2 [\"v1.36.4\"]", "3 last l-1 []", "4 end e-1 []"];
+    assert_eq!(told, in_order);
 }
 
 fn plan() -> UpgradePlan {

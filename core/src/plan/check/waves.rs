@@ -123,7 +123,7 @@ pub fn check_waves(
             for line in before.goes_on(wave, group, (there, behind)) {
                 say(line);
             }
-            for needed in &group.depends_on {
+            for needed in upgrade.groups_before(group).into_iter().map(|before| &before.name) {
                 let at = upgrade.groups.iter().position(|group| group.name == *needed);
                 let open = |node: &&str| runs.get(*node).is_some_and(|(member, _)| Some(member.group) == at);
                 if late.iter().any(open) {

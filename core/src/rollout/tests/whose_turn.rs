@@ -68,6 +68,51 @@ fn a_group_waits_for_those_that_it_depends_on() {
     assert_eq!(all[..first_web], ["n-1", "n-2"], "{all:#?}");
 }
 
+/// Whoever depends on a group depends on what that one depends on, whatever is left to do in it.
+#[test]
+fn a_group_waits_for_those_beyond_one_in_which_nothing_moves() {
+    let after = |name: &str| vec![name.into()];
+    for between in ["empty", "held", "at the target"] {
+        let soak = SignedDuration::from_secs(300);
+        let canary = NodeGroup { soak, ..group("canary", Some("canary"), 1) };
+        let staging = NodeGroup { depends_on: after("canary"), ..group("staging", Some("staging"), 1) };
+        let prod = NodeGroup { depends_on: after("staging"), ..group("prod", Some("web"), 4) };
+        let mut toy = toy(vec![prod, staging, canary]);
+        if between != "empty" {
+            toy.cluster.change_node("n-3", |node| {
+                node.labels = Arc::new([("pool".to_owned(), "staging".to_owned())].into());
+                if between == "held" {
+                    node.held = true;
+                } else {
+                    node.kubelet = Observed::Known("v1.37.1".parse().unwrap());
+                }
+            });
+        }
+        let (planned, members) = (toy.planned(), toy.upgrade.members(&toy.cluster));
+        let mut waves = crate::plan::waves(planned.plan(), &toy.upgrade, &toy.cluster, &members);
+        waves[0].rotate_left(1);
+        let found = crate::plan::check_waves(planned.plan(), &waves, &toy.upgrade, &members);
+        let early = "group prod begins before group canary, on which it depends, is done";
+        assert!(found.iter().any(|wrong| wrong.to_string() == early), "{between}: {found:?}");
+
+        let done = |toy: &Toy| (toy.kubelets("Upgraded"), toy.kubelets_in_flight());
+        toy.run_until(600, |toy| done(toy) == (1, 0));
+        let line = "group prod waits until group canary is done (n-2)";
+        assert!(
+            toy.status().lines().iter().any(|wait| wait == line),
+            "{between}: {:#?}",
+            toy.status().lines()
+        );
+        toy.run_until(600, |toy| done(toy) == (2, 0));
+        let since = toy.seconds;
+        toy.run_until(600, |toy| toy.kubelets_in_flight() > 0);
+        assert!(toy.seconds - since >= 295, "{between}: {}", toy.seconds - since);
+        let claimed: Vec<&str> =
+            toy.log.iter().filter_map(|line| line.strip_prefix("Claim up.kubelet.")).collect();
+        assert_eq!(claimed[..2], ["n-1", "n-2"], "{between}");
+    }
+}
+
 #[test]
 fn a_group_that_waits_says_for_whom() {
     let web = NodeGroup { depends_on: vec!["canary".into()], ..group("web", Some("web"), 4) };
