@@ -21,6 +21,7 @@ use super::waiting::{EndedBy, WaitReason, Waiting};
 use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::{Stage, Step, is_there};
 use crate::upgrade::{ComponentPlace, Unit};
+use crate::version::KubeVersion;
 
 fn instance_of<'a>(cluster: &'a Cluster, claim: &Claim, component: Component) -> Option<&'a Instance> {
     cluster.of(component).find(|instance| *name_of(instance) == claim.subject.node)
@@ -247,15 +248,15 @@ fn to_mend(claim: &Claim) -> String {
     format!("mend it, then delete NodeUpgrade {}", claim.name)
 }
 
-/// The first component of a claim that is done and is not at the target any more, and what it runs.
-fn went_back(cluster: &Cluster, claim: &Claim) -> Option<(Component, String)> {
+/// The first component of a claim that is done and is known not to be at the target any more, and what it runs.
+fn went_back(cluster: &Cluster, claim: &Claim) -> Option<(Component, KubeVersion)> {
     let went_back = |component: &Component| {
         let version = match component {
             Component::Kubelet => &node_of(cluster, claim).filter(|node| node.ready)?.kubelet,
             _ => &instance_of(cluster, claim, *component).filter(|instance| instance.ready)?.version,
         };
-        let there = version.known().is_some_and(|version| is_there(*component, version, &claim.subject.to));
-        (!there).then(|| (*component, version.to_string()))
+        let version = version.known().filter(|version| !is_there(*component, version, &claim.subject.to))?;
+        Some((*component, version.clone()))
     };
     claim.subject.moves().iter().find_map(went_back)
 }
@@ -274,12 +275,19 @@ pub(super) fn any_went_back(round: &Round<'_>) -> bool {
 /// a new claim.
 fn upgraded(round: &mut Round<'_>, claim: &Claim) {
     if let Some((component, version)) = went_back(round.world.cluster, claim) {
-        let node = &claim.subject.node;
-        round.needs_a_person.push(format!(
-            "{component} on {node} went back to {version} after it was upgraded; delete NodeUpgrade {} to have it moved \
-             again",
-            claim.name
-        ));
+        let Subject { node, to, .. } = &claim.subject;
+        round.needs_a_person.push(if version.minor() > to.minor() {
+            format!(
+                "{component} on {node} runs {version}, a newer minor than {to}, and nothing is ever taken back: choose a \
+                 target of its minor"
+            )
+        } else {
+            format!(
+                "{component} on {node} went back to {version} after it was upgraded; delete NodeUpgrade {} to have it moved \
+                 again",
+                claim.name
+            )
+        });
         return;
     }
     let another = |step: &Step| {

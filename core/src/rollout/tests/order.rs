@@ -316,6 +316,30 @@ fn an_apiserver_that_somebody_takes_back_stops_everything_and_is_named() {
 }
 
 #[test]
+fn what_somebody_moved_on_or_what_cannot_be_read_did_not_go_back() {
+    let told = |version: &str| {
+        let mut toy = Toy::new(4, 1);
+        toy.run_until(600, |toy| toy.kubelets("Upgraded") == 1 && toy.kubelets_in_flight() == 0);
+        toy.cluster.change_instances(|instance| {
+            if instance.component == Component::KubeScheduler {
+                instance.version = Observed::from_report(version);
+            }
+        });
+        (0..30).for_each(|_| toy.tick());
+        assert_eq!(toy.kubelets_in_flight(), 0, "{:?}", toy.log);
+        toy.status()
+    };
+    let newer = told("v1.38.0");
+    let line = "kube-scheduler on cp-1 runs v1.38.0, a newer minor than v1.37.1, and nothing is ever taken back: choose a target \
+                of its minor";
+    assert_eq!(newer.phase, UpgradePhase::ControlPlaneHeld, "{newer:?}");
+    assert!(newer.lines().iter().any(|told| told == line), "{:#?}", newer.lines());
+    let unknown = told("unknown");
+    assert!(!unknown.phase.stalled(), "it may be for a moment: {unknown:?}");
+    assert!(!unknown.lines().iter().any(|told| told.contains("went back")), "{:#?}", unknown.lines());
+}
+
+#[test]
 fn a_controller_waits_while_an_apiserver_is_back_at_its_old_version() {
     let mut toy = Toy::new(1, 1);
     let is_of_manager = |claim: &Claim| claim.subject.component == Component::KubeControllerManager;
