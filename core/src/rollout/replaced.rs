@@ -1,7 +1,8 @@
 //! Pods that were made in the place of others that left, and are not ready yet.
 //!
 //! Here belongs whether a node may be taken up while they start: a workload without a budget would otherwise lose its
-//! pods on the next node before those of the last one are back. What a budget allows is not asked here. The invariant:
+//! pods on the next node before those of the last one are back. What a budget allows is not asked here, and nodes that
+//! are under way at the same time may hold all pods of a workload: only a budget keeps those apart. The invariant:
 //! nothing is waited for without an end: a pod that does not become ready in time holds nobody up, and a node on which
 //! no pod of the workload is ready does not wait for it.
 
