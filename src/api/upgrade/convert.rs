@@ -24,7 +24,7 @@ use super::drain::{self, InvalidPodRule};
 use super::may_begin::{self, InvalidTime};
 use super::schema::{AcceptedRisk, ApprovalMode, ClusterUpgrade, FailurePolicy, Hidden, Unit, Zones};
 use super::selector::{InvalidExpression, selector};
-use super::status_schema::SeenComponent;
+use super::status_schema::{ClusterUpgradeStatus, SeenComponent};
 use crate::api::executor::Executors;
 
 /// The finalizer that keeps a deleted `ClusterUpgrade` or `NodeUpgrade` until its requests and nodes in flight have
@@ -253,7 +253,7 @@ pub fn progress(object: &ClusterUpgrade, upgrade: &Upgrade) -> upgrade::Progress
     let carried_out = from.as_ref().map(hash);
     // Nor is it a new plan that an executor was changed or taken away since: that is for the upgrades to come.
     let unchanged = object.metadata.generation.is_some()
-        && object.metadata.generation == stored.and_then(|s| s.observed_generation);
+        && object.metadata.generation == stored.and_then(ClusterUpgradeStatus::complete_at);
     let complete = unchanged || carried_out.is_some() && carried_out == plan.map(|plan| plan.hash.clone());
     // A later release may know components that this one does not.
     let place = |seen: &SeenComponent| {

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::schema::ClusterUpgrade;
-use super::status_schema::{PastUpgrade, PlanEstimate, PlanWave};
+use super::status_schema::{ClusterUpgradeStatus, PastUpgrade, PlanEstimate, PlanWave};
 use crate::api::conditions::ConditionType;
 use crate::api::report::count;
 
@@ -87,11 +87,10 @@ pub(super) fn eta(phase: UpgradePhase, forecast: Option<&Forecast>) -> String {
     }
 }
 
-/// The upgrade that the stored status is about, where that was complete but for nodes that may stay behind, and the object asks
-/// for another version now. Until then it may still be complete without exceptions.
+/// The upgrade that the stored status is about, where that is complete but for nodes that may stay behind.
 fn ended_with_exceptions(object: &ClusterUpgrade) -> Option<PastUpgrade> {
     let status = object.status.as_ref()?;
-    let plan = status.plan.as_ref().filter(|plan| plan.to != object.spec.version)?;
+    let plan = status.plan.as_ref()?;
     let ready = ConditionType::Ready.of(&status.conditions)?;
     (ready.reason == UpgradePhase::CompletedWithExceptions.reason()).then(|| PastUpgrade {
         from: plan.from.clone(),
@@ -103,17 +102,28 @@ fn ended_with_exceptions(object: &ClusterUpgrade) -> Option<PastUpgrade> {
     })
 }
 
+/// The upgrades that this object was complete for, before its status tells of something else; the newest last. The one that
+/// ended with exceptions is one of them, for which only condition `Ready` says so.
+pub(super) fn past(object: &ClusterUpgrade) -> Vec<PastUpgrade> {
+    let past = object.status.as_ref().map(|status| status.history.clone()).unwrap_or_default();
+    match ended_with_exceptions(object) {
+        Some(ended) => remembered(past, ended),
+        None => past,
+    }
+}
+
 /// The upgrades that this object was complete for, this one included as soon as it is; the newest last.
 pub(super) fn history(
     object: &ClusterUpgrade,
     decided: &rollout::UpgradeStatus,
     nodes: usize,
 ) -> Vec<PastUpgrade> {
-    let past = object.status.as_ref().map(|status| status.history.clone()).unwrap_or_default();
-    let past = match ended_with_exceptions(object) {
-        Some(ended) => remembered(past, ended),
-        None => past,
+    let stored = object.status.as_ref();
+    // Until another version is asked for, it may still be complete without exceptions.
+    let same = |status: &&ClusterUpgradeStatus| {
+        status.plan.as_ref().is_none_or(|plan| plan.to == object.spec.version)
     };
+    let past = stored.filter(same).map_or_else(|| past(object), |status| status.history.clone());
     let ended = decided.started.zip(decided.completed).zip(decided.hash.as_ref());
     let Some(((started, completed), hash)) = ended else { return past };
     let new = PastUpgrade {
@@ -127,11 +137,12 @@ pub(super) fn history(
     remembered(past, new)
 }
 
-/// `past` with `new` as the last one, unless it is the last one already; the oldest make room.
+/// `past` with `new` as the last one, in the place of what the last one told of the same upgrade; the oldest make room.
 fn remembered(mut past: Vec<PastUpgrade>, new: PastUpgrade) -> Vec<PastUpgrade> {
-    if past.last().is_none_or(|last| last.start_time != new.start_time) {
-        past.push(new);
+    if past.last().is_some_and(|last| last.start_time == new.start_time) {
+        past.pop();
     }
+    past.push(new);
     past.split_off(past.len().saturating_sub(MAX_PAST))
 }
 
@@ -177,7 +188,6 @@ mod tests {
         };
         let with = "CompletedWithExceptions";
         assert_eq!(ended("v1.38.0", with).as_deref(), Some("v1.36.4 v1.37.1 2026-11-02T00:00:00Z 8"));
-        assert_eq!(ended("v1.37.1", with), None, "it may go on");
         assert_eq!(ended("v1.38.0", "NodesParked"), None);
     }
 

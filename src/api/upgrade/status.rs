@@ -78,12 +78,19 @@ fn divided(
         parked_omitted,
         start_time: decided.started.map(Time),
         completion_time: decided.completed.map(Time),
+        completed_generation: object.metadata.generation.filter(|_| decided.completed.is_some()),
         history: outlook::history(object, decided, upgraded_nodes(decided).0),
         conditions: conditions_of(object, phase, decided, now),
     }
 }
 
 impl ClusterUpgradeStatus {
+    /// The generation of the spec that it says is complete, if it says so. An older release wrote it only as the one that it
+    /// had looked at.
+    pub(super) fn complete_at(&self) -> Option<i64> {
+        self.completion_time.as_ref().and(self.completed_generation.or(self.observed_generation))
+    }
+
     /// What of it later looks go by, and so has to be stored before anything is done; the rest is empty.
     #[must_use]
     pub fn remembered(&self) -> Self {
@@ -307,8 +314,10 @@ fn invalid(object: &ClusterUpgrade, why: &str, now: Timestamp) -> ClusterUpgrade
     let waiting_for = vec![only(INVALID, EndedBy::Person, why)];
     ClusterUpgradeStatus {
         observed_generation: generation,
+        completed_generation: before.complete_at(),
         waiting_for,
         waiting_for_omitted: 0,
+        history: outlook::past(object),
         conditions,
         ..before
     }
@@ -365,7 +374,8 @@ pub fn status_of_unseen(
     let wanted = unseen.stands().conditions(reason, &line);
     let conditions = beside_others(&wanted, &before.conditions, before.observed_generation, now);
     let waiting_for = vec![only(reason, unseen.ended_by(), &line)];
-    ClusterUpgradeStatus { waiting_for, waiting_for_omitted: 0, conditions, ..before }
+    let history = outlook::past(object);
+    ClusterUpgradeStatus { waiting_for, waiting_for_omitted: 0, history, conditions, ..before }
 }
 
 /// The reason of condition Ready while the server drops something that has to be remembered.

@@ -71,6 +71,9 @@ pub struct ClusterUpgradeStatus {
     /// When every selected component was first seen at the target version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
+    /// The generation of the spec that was last found complete. Another one is complete only if its plan is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_generation: Option<i64>,
     /// The last ten upgrades that this object completed; the newest comes last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]

@@ -3,7 +3,8 @@
 use kube::core::DynamicObject;
 
 use super::*;
-use crate::api::upgrade::status_schema::{ClusterUpgradeStatus, Plan};
+use crate::api::upgrade::status_schema::Plan;
+use crate::api::upgrade::{status_of_invalid, status_of_unseen};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -290,6 +291,40 @@ fn what_becomes_of_an_executor_begins_no_completed_upgrade_anew() {
     assert!(completed(&done));
     done.metadata.generation = Some(4);
     assert!(!completed(&done), "somebody changed the upgrade itself");
+}
+
+/// A newer Evenkeel may know what this one does not: what it finds in the spec then was never carried out.
+#[test]
+fn a_spec_that_was_found_invalid_is_not_complete_because_one_before_it_was() {
+    let mut done = object(&json!([]));
+    done.metadata.generation = Some(1);
+    let from: KubeVersion = "v1.36.4".parse().unwrap();
+    let hash = plan::hash(&read(&done).unwrap(), &from, &[]);
+    let plan = Plan { hash, from: from.to_string(), to: "v1.37.1".to_owned(), ..Default::default() };
+    done.status = Some(ClusterUpgradeStatus {
+        observed_generation: Some(1),
+        plan: Some(plan),
+        completion_time: Some(Time(Timestamp::UNIX_EPOCH)),
+        ..Default::default()
+    });
+    let completed = |object: &ClusterUpgrade| progress(object, &read(object).unwrap()).completed.is_some();
+    assert!(completed(&done));
+    let group = json!([{ "name": "a", "selector": {}, "executor": "x" }]);
+    for (groups, complete) in [(&group, false), (&json!([]), true)] {
+        let mut changed = ClusterUpgrade { status: done.status.clone(), ..object(groups) };
+        changed.metadata.generation = Some(2);
+        let invalid = status_of_invalid(&changed, "time zone", None, Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            invalid.observed_generation,
+            Some(2),
+            "else kstatus and Argo CD wait for somebody to look at it"
+        );
+        changed.status = Some(invalid);
+        assert_eq!(completed(&changed), complete, "{groups}");
+        let unseen = status_of_unseen(&changed, "why", false, Timestamp::UNIX_EPOCH);
+        changed.status = Some(unseen);
+        assert_eq!(completed(&changed), complete, "{groups}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::api::Executors;
+use crate::api::upgrade::status_schema::PastUpgrade;
 
 fn object() -> ClusterUpgrade {
     let object = json!({
@@ -37,6 +38,42 @@ fn what_is_not_seen_leaves_the_rest_of_the_status_as_it_was() {
         let ended_by = if refused { "Person" } else { "Cluster" };
         assert_eq!((only.message.as_str(), only.ended_by.as_str()), ("volumes: not allowed", ended_by));
         assert_eq!(only.reason, of("Ready").reason);
+    }
+}
+
+/// Condition `Ready` is all that said that it had ended, and tells of something else then.
+#[test]
+fn an_upgrade_that_ended_with_exceptions_is_remembered_also_where_nothing_can_be_decided_of_the_next() {
+    let mut object = object();
+    let condition = json!({"type": "Ready", "status": "True", "reason": "CompletedWithExceptions", "message": "",
+        "lastTransitionTime": "2026-11-02T00:00:00Z"});
+    let status = json!({"plan": {"hash": "h", "from": "v1.35.4", "to": "v1.36.1"}, "startTime": "2026-11-01T00:00:00Z",
+        "conditions": [condition], "progress": {"summary": "8/9", "upgraded": 8, "selected": 9}});
+    object.status = Some(serde_json::from_value(status).unwrap());
+    let past = |all: &[PastUpgrade]| -> Vec<(String, i32)> {
+        all.iter().map(|past| (past.to.clone(), past.nodes)).collect()
+    };
+    let first = [("v1.36.1".to_owned(), 8)];
+    // What nodes settle by is of the version that they were on their way to.
+    for version in ["v1.37.1", "v1.36.1"] {
+        object.spec.version = version.to_owned();
+        let now = Timestamp::UNIX_EPOCH;
+        for told in
+            [status_of_unseen(&object, "why", false, now), status_of_invalid(&object, "why", None, now)]
+        {
+            assert_eq!(past(&told.history), first, "{version}");
+            // It may be complete after all.
+            let later = ClusterUpgrade { status: Some(told), ..object.clone() };
+            let decided = rollout::UpgradeStatus {
+                started: "2026-11-01T00:00:00Z".parse().ok(),
+                completed: Some(now),
+                hash: Some("h".to_owned()),
+                ..decided(Vec::new())
+            };
+            assert_eq!(past(&outlook::history(&later, &decided, 9)), [(version.to_owned(), 9)]);
+        }
+        let goes_on = outlook::history(&object, &decided(Vec::new()), 8);
+        assert_eq!(past(&goes_on), if version == "v1.37.1" { &first[..] } else { &[] });
     }
 }
 
