@@ -88,6 +88,46 @@ fn invariant_13_a_node_before_the_group_that_its_own_depends_on() {
     }
 }
 
+/// The first of them is all that the others wait for, whatever is left to do in the groups between.
+#[test]
+fn invariant_13_a_node_before_those_of_an_earlier_group_are_begun() {
+    // What becomes of the nodes of the first group, and whether a group without nodes stands between the two.
+    let early = |what: &'static str, between: bool| {
+        said_of("at 0 soak canary 60", async |stage| {
+            let upgrade = format!("{UPGRADES}/{UP}");
+            let mut groups = stage.person.get(&upgrade).await.unwrap()["spec"]["nodeGroups"].clone();
+            if between {
+                let selector = json!({"matchLabels": {"pool": "nobody"}});
+                let empty = json!({"name": "between", "selector": selector, "executor": "machines",
+                    "dependsOn": ["canary"]});
+                groups[1]["dependsOn"] = json!(["between"]);
+                groups.as_array_mut().unwrap().insert(1, empty);
+                stage.person.merge(&upgrade, &json!({"spec": {"nodeGroups": groups}})).await.unwrap();
+            }
+            stage.plane_is_there().await;
+            for node in ["canary-1", "canary-2", "canary-3"] {
+                match what {
+                    "held" => {
+                        let hold = json!({"metadata": {"annotations": {"evenkeel.dev/hold": ""}}});
+                        stage.person.merge(&format!("{NODES}/{node}"), &hold).await.unwrap();
+                    }
+                    "moved" => executor::kubelet(&stage.cluster, node, TO).await,
+                    _ => {}
+                }
+            }
+            sleep(Duration::from_mins(2)).await;
+            stage.claim("kubelet", "main-1", &stage.uid_of("main-1").await).await;
+        })
+    };
+    for between in [false, true] {
+        names(13, "claims main-1 before canary-1 of group canary", &early("nothing", between));
+        for what in ["held", "moved"] {
+            let wrong = early(what, between);
+            assert!(!wrong.iter().any(|line| line.contains("before canary")), "{what} {between}: {wrong:#?}");
+        }
+    }
+}
+
 #[test]
 fn invariant_13_a_node_of_a_small_zone_of_which_none_is_ready() {
     let wrong = said(async |stage| {

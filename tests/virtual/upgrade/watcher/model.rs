@@ -1,6 +1,6 @@
 //! What the watcher keeps of each object, read from its JSON alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -53,6 +53,8 @@ pub struct Node {
     pub kubelet: String,
     pub ready_since: Instant,
     pub kubelet_since: Instant,
+    /// Since when everything is as it is that decides whether it is to move: its labels, its kubelet, and who holds it.
+    pub same_since: Instant,
     /// Its kubelet is not the one that it had at first.
     pub kubelet_is_another: bool,
     /// Somebody else's cordon, or one that somebody has taken over.
@@ -80,8 +82,14 @@ impl Node {
         let cordoned = object["spec"]["unschedulable"] == true;
         let (ours, taints): (Vec<Value>, Vec<Value>) =
             object["spec"]["taints"].as_array().cloned().unwrap_or_default().into_iter().partition(is_ours);
+        let held = !object["metadata"]["annotations"]["evenkeel.dev/hold"].is_null();
+        let same = |of: &&Self| {
+            let before = (of.held, of.cordoned, of.ready, &of.kubelet, &of.labels);
+            before == (held, cordoned, ready, &kubelet, &labels)
+        };
         Self {
-            held: !object["metadata"]["annotations"]["evenkeel.dev/hold"].is_null(),
+            held,
+            same_since: before.filter(same).map_or(now, |before| before.same_since),
             outdated: ours.first().map(|taint| text(&taint["value"])),
             taints,
             cordoned_since: before
@@ -459,6 +467,19 @@ impl Upgrade {
     /// A rule says that this pod of `namespace` stays, whatever time is over.
     pub fn skips(&self, namespace: &str, labels: &Labels) -> bool {
         self.rule(namespace, labels) == Some("Skip")
+    }
+
+    /// The groups that `group` depends on, and those that these depend on.
+    pub fn groups_before(&self, group: &Group) -> BTreeSet<&str> {
+        let mut before = BTreeSet::new();
+        let mut next: Vec<&str> = group.depends_on.iter().map(String::as_str).collect();
+        while let Some(name) = next.pop() {
+            let of = self.groups.iter().find(|of| of.name == name);
+            if let Some(of) = of.filter(|of| before.insert(of.name.as_str())) {
+                next.extend(of.depends_on.iter().map(String::as_str));
+            }
+        }
+        before
     }
 
     /// The group of a node: the first that selects it.

@@ -62,20 +62,37 @@ impl Watcher {
         })
     }
 
-    /// Why `claim` is too early for the groups that `group` depends on: a node of theirs is under way, failed and is cordoned
-    /// still, or has the version and is not ready.
+    /// Why `claim` is too early for the groups before `group`: a node of theirs is under way, failed and is cordoned still, has
+    /// the version and is not ready, or is still to be begun.
     fn goes_before_groups(&self, upgrade: &Upgrade, group: &Group, claim: &Claim) -> Option<String> {
+        let groups = upgrade.groups_before(group);
         let before_it = |node: &Node| {
             let of = upgrade.group_of(&node.labels)?;
-            group.depends_on.contains(&of.name).then(|| of.name.clone())
+            groups.contains(of.name.as_str()).then(|| of.name.clone())
         };
         self.nodes.iter().find_map(|(name, node)| {
             let before = before_it(node)?;
             let failed = node.cordoned && self.is_claimed(name, node, claim, &["Failed"]);
-            let out =
-                failed || self.is_unwell(name, node, claim) || self.is_claimed(name, node, claim, &FLIGHT);
+            let out = failed
+                || self.is_unwell(name, node, claim)
+                || self.is_claimed(name, node, claim, &FLIGHT)
+                || self.is_to_begin(upgrade, name, node, claim);
             out.then(|| format!("before {name} of group {before}"))
         })
+    }
+
+    /// Whether `node` is known to be as it was at first and to have to move yet: it is ready, nobody holds it, and nothing was
+    /// found to keep it from being drained. To a minor on the way not every node moves.
+    fn is_to_begin(&self, upgrade: &Upgrade, name: &str, node: &Node, claim: &Claim) -> bool {
+        let behind = match (version(&node.kubelet), version(&claim.to)) {
+            (Some(runs), Some(wanted)) => runs < wanted && upgrade.version == claim.to,
+            _ => false,
+        };
+        let free = node.ready && !node.cordoned && !node.held && !node.kubelet_is_another;
+        let begun = self.claims.values().any(|of| of.of_kubelet() && of.node == name);
+        let known =
+            self.knows_node(name, node.same_since) && self.knows_upgrade(&upgrade.name, upgrade.spec_since);
+        behind && free && known && !begun && !self.may_stay(upgrade, name)
     }
 
     /// Whether `node` came to the version of `claim` and is known not to be ready, and nobody holds it.

@@ -200,7 +200,8 @@ impl Watcher {
             return Some(format!("{component} on {node} soaks"));
         }
         let group = upgrade.group_of(&self.nodes.get(&claim.node)?.labels)?;
-        for before in upgrade.groups.iter().filter(|of| group.depends_on.contains(&of.name)) {
+        let groups = upgrade.groups_before(group);
+        for before in upgrade.groups.iter().filter(|of| groups.contains(of.name.as_str())) {
             let young = self.nodes.iter().find(|(_, node)| {
                 let of_it = upgrade.group_of(&node.labels).is_some_and(|of| of.name == before.name);
                 of_it && node.kubelet_is_another && node.kubelet_since.elapsed() < before.soak
