@@ -76,6 +76,21 @@ fn a_webhook_that_is_down_is_named_before_anything_begins() {
     assert_eq!(said(&ends("at 0 jobs; like evenkeel-a create~jobs.batch webhook-down")).0, "Completed");
 }
 
+/// It is busy, or something fails in a way that does not tell whether it will again.
+#[test]
+fn a_server_that_does_not_answer_about_a_job_is_named_and_calls_for_a_person_when_that_lasts() {
+    story("at 0 jobs", "Automatic", async |story| {
+        refuses(story, "refuse:503");
+        let names = |upgrade: &Value| {
+            upgrade["status"]["waitingFor"].to_string().contains("says whether it would take its Job")
+        };
+        story.until("it is named", |upgrade, _| names(upgrade)).await;
+        story.is("WritesRefused", "(HTTP 503)").await;
+        story.heal();
+        story.is("Completed", "").await;
+    });
+}
+
 #[test]
 fn a_webhook_that_is_down_after_the_trial_is_named() {
     story("at 0 jobs", "Automatic", async |story| {
