@@ -106,6 +106,7 @@ fn whatever_is_refused_by_a_rule_is_refused_with_a_sentence() {
     told.sort_unstable();
     told.dedup();
     expect_test::expect![[r#"
+        `In` and `NotIn` need `values`, and `Exists` and `DoesNotExist` take none; name values, or take them out
         `dependsOn` must name other groups; take the name of the group itself out
         `firstExecutor` needs `unit: Node`; set that, or leave `firstExecutor` out
         `until` must be after `from`, where a last day counts to its end; choose a later `until` or an earlier `from`
