@@ -5,6 +5,7 @@
 //! list begins with the ground floor; a module uses only modules above it in this list.
 //!
 //! * [`text`]: text that others wrote, made safe to show.
+//! * `time`: sums of moments and lengths of time.
 //! * [`version`]: what a version string means, and when none is known.
 //! * [`cluster`]: the model everything is decided from; made complete and sorted, then changed object by object.
 //! * [`skew`]: the Kubernetes version skew policy as data, and the judgement of a cluster by it.
@@ -27,6 +28,7 @@ pub mod plan;
 pub mod rollout;
 pub mod skew;
 pub mod text;
+mod time;
 #[cfg(test)]
 mod toy;
 pub mod upgrade;

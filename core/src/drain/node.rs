@@ -15,6 +15,7 @@ use super::policy::{DrainPolicy, OnTimeout, STALLED};
 use super::volumes::attached;
 use crate::cluster::{Cluster, Node};
 use crate::disruption::{AskedPod, Budgets, Memory, Permit, PodMemory};
+use crate::time::after;
 
 /// A node is given up, and pods are deleted past their budgets, by what was read no longer ago.
 const READ_LASTS: SignedDuration = SignedDuration::from_secs(30);
@@ -171,10 +172,6 @@ pub enum DrainStep<'c> {
         /// The pods that have not left.
         left: Vec<PodLeft<'c>>,
     },
-}
-
-fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
-    at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
 
 impl NodeDrain {

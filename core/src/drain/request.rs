@@ -20,6 +20,7 @@ use super::policy::{DrainPolicy, OnTimeout};
 use super::refused_patches::RefusedPatches;
 use crate::cluster::{Cluster, Node, NodeRef};
 use crate::disruption::{BudgetName, Budgets, CordonMark, Handling, Memory, Permit, Rules, class, handling};
+use crate::time::after;
 
 /// How long a cordoned node waits for the others to be cordoned, so that no pod moves from one to the next.
 pub const TOGETHER: SignedDuration = SignedDuration::from_secs(10);
@@ -124,10 +125,6 @@ pub struct DrainDecision<'a> {
     pub again_at: Option<Timestamp>,
     /// Nothing more is to do.
     pub done: bool,
-}
-
-fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
-    at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
 
 /// Why `node` may not be drained at all, as far as can be seen before it is touched.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::request::{DrainRequest, NodeState};
+use crate::time::after;
 
 /// How long a refusal is hoped to end: a role that is bound anew, or credentials that are replaced.
 const REFUSED_LASTS: SignedDuration = SignedDuration::from_mins(2);
@@ -39,7 +40,6 @@ impl DrainUnseen {
         why: &str,
         now: Timestamp,
     ) -> Option<String> {
-        let after = |at: Timestamp, wait| at.saturating_add(wait).unwrap_or(Timestamp::MAX);
         if let Some(since) = self.refused.filter(|since| now >= after(*since, REFUSED_LASTS)) {
             let seconds = now.duration_since(since).as_secs();
             return Some(format!(

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::hop_duration::HopWork;
 use super::length::Length;
 use crate::cluster::Component;
+use crate::time::after;
 use crate::upgrade::{NodeGroup, Soak, Soaked};
 
 /// When the hop of `work` is done that begins at `begin`. `soaks` are those under way. `None` where no end is in sight.
@@ -84,9 +85,4 @@ impl HopWithSoaks<'_> {
             None => self.under_way(begin, &Soaked::Group(other.name.clone()), other.soak),
         })
     }
-}
-
-/// `at` plus `wait`, or the last moment that can be written where the sum lies beyond it.
-fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
-    at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }

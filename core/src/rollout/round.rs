@@ -28,6 +28,8 @@ use crate::plan::{Stage, hex};
 use crate::upgrade::{ApprovalMode, ComponentPlace, Lasting, Member, Progress, Soak, Upgrade};
 use crate::version::KubeVersion;
 
+pub(super) use crate::time::after;
+
 /// How long a kube-apiserver's answer is believed where something begins because of it.
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
 /// What has been silent or away for so long does not come back by itself, as far as anybody can say.
@@ -316,11 +318,6 @@ pub(super) fn is_approved(upgrade: &Upgrade, hash: Option<&str>) -> bool {
         ApprovalMode::Automatic => true,
         ApprovalMode::RequireApproval => hash.is_some() && upgrade.approved_hash.as_deref() == hash,
     }
-}
-
-/// `at` plus `wait`, or the last moment that can be written where the sum lies beyond it.
-pub(super) fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
-    at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
 
 /// The write that takes `claim` to `state`.
