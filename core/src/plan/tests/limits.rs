@@ -165,6 +165,18 @@ fn a_node_that_a_person_drains_is_one_that_a_person_cordoned() {
             assert_eq!(said(Some(mark)), theirs, "{mark}");
         }
     }
+    // The second judge knows as well that it stays, when a plan says that all move and needs nothing of others.
+    let may = |mark| {
+        let (cluster, upgrade) = (marked(&["v1.36.4", "v1.36.4"], "v1.34.1", mark), to("v1.38.1"));
+        let mut plan = made(&cluster, &upgrade);
+        plan.findings.clear();
+        for hop in &mut plan.hops {
+            (hop.needs, hop.kubelets) = (Vec::new(), Pass::All);
+        }
+        checked(plan, &cluster, &upgrade).is_ok()
+    };
+    assert!(may(Some("up.kubelet.away/1")));
+    assert!(!may(None) && !may(Some("drain:2027-01-01T00:00:00Z/ann@desk")));
 }
 
 #[test]
