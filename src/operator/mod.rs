@@ -4,6 +4,7 @@
 //! whatever the controllers do, the program answers for its health and metrics, and stops within its pod's grace
 //! period.
 
+mod caches;
 mod decoded;
 mod figures;
 pub mod metrics;

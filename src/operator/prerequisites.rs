@@ -58,6 +58,7 @@ async fn all(client: &Client, upgrades: bool) -> Result<(), String> {
     if upgrades {
         installed::<ClusterUpgrade>(client).await?;
         installed::<NodeUpgrade>(client).await?;
+        // An upgrade says itself that the definition of UpgradeExecutors is missing.
         // A report that is not whole says so itself, and loses nothing.
         whole(client).await?;
     }
@@ -179,6 +180,34 @@ mod tests {
 
     fn lacks(served: &Value) -> Vec<String> {
         OURS.iter().filter_map(|ours| ours.lack(served)).collect()
+    }
+
+    #[tokio::test]
+    async fn each_kind_that_is_not_installed_is_named() {
+        // The server lists nothing of a kind that it serves.
+        let lacks = async |plural: &'static str, upgrades: bool| {
+            let service = tower::service_fn(move |request: http::Request<kube::client::Body>| async move {
+                let path = request.uri().path();
+                let code = if path.ends_with(plural) || path == SCHEMAS { 404 } else { 200 };
+                let status = json!({"kind": "Status", "status": "Failure", "code": 404, "message": "no"});
+                let list = json!({"metadata": {"resourceVersion": "1"}, "items": []});
+                let answer = if code == 404 { status } else { list }.to_string().into_bytes();
+                let answer = http::Response::builder().status(code).body(kube::client::Body::from(answer));
+                Ok::<_, std::convert::Infallible>(answer.unwrap())
+            });
+            all(&Client::new(service, "default"), upgrades).await
+        };
+        let of_upgrades = ["clusterupgrades", "nodeupgrades"];
+        for plural in [&["clusterskewreports"][..], &of_upgrades].concat() {
+            let missing = Err(format!(
+                "the CustomResourceDefinition {plural}.evenkeel.dev is not installed; install it with kubectl apply -k \
+                 config/crd"
+            ));
+            assert_eq!(lacks(plural, true).await, missing);
+            let alone = if of_upgrades.contains(&plural) { Ok(()) } else { missing };
+            assert_eq!(lacks(plural, false).await, alone, "{plural}");
+        }
+        assert_eq!(lacks("upgradeexecutors", true).await, Ok(()), "an upgrade says so itself");
     }
 
     #[test]

@@ -4,16 +4,16 @@
 //! leadership started writes after the end of that term.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use evenkeel_core::lease::LeaseTiming;
 use evenkeel_core::skew::lifecycle::Catalogue;
-use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, Config};
+use kube::Config;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::caches::ControllerCaches;
 use super::metrics::{Build, Metrics};
 use super::prerequisites::Needs;
 use super::report::Reporter;
@@ -21,12 +21,10 @@ use super::upgrade::Driver;
 use super::{serve, shutdown};
 use crate::act::elect::{Candidate, Term};
 use crate::act::{Authority, Effects, Hands};
-use crate::api::{ClusterSkewReport, ClusterUpgrade, NodeUpgrade, UpgradeExecutor};
 use crate::clients::{ClientError, Clients, one_line};
 use crate::clock::Clock;
-use crate::observe::cache::{Cache, RetryPace, Select, Shared};
+use crate::observe::cache::Shared;
 use crate::observe::fold::SyncState;
-use crate::observe::lean::{EXECUTOR_LABEL, Job};
 use crate::observe::{Observer, PodScope};
 
 /// The settings of the operator.
@@ -106,12 +104,17 @@ pub async fn operate(
     let shared = Shared::until(watching.clone());
     let observer = Arc::new(Observer::start(&clients.read, connect, scope, &shared));
     let needs = Arc::new(Needs::default());
-    let ready = readiness(Arc::clone(&observer), Arc::clone(&needs));
+    let started = Arc::new(OnceLock::new());
+    let ready = readiness(Arc::clone(&observer), Arc::clone(&needs), Arc::clone(&started));
     let serving = tokio::spawn(serve::serve(listener, Arc::clone(&metrics), ready, watching.clone()));
     let work = async {
         let installed = needs.met(&clients.read, options.upgrades);
         if stop.run_until_cancelled(installed).await.is_some() {
-            let watches = Watches::start(&clients, &options, Arc::clone(&observer), &shared);
+            let namespace = options.upgrades.then_some(options.executors_namespace.as_str());
+            let controllers = ControllerCaches::start(&clients.read, namespace, &shared);
+            // Nobody else sets it.
+            let _ = started.set(controllers.clone());
+            let watches = Watches { observer: Arc::clone(&observer), controllers };
             campaign(&watches, &clients, &options, &metrics, &clock, &stop).await;
         }
     };
@@ -168,42 +171,7 @@ const HANDOVER: Duration = Duration::from_secs(8);
 /// Everything that is watched, by every replica.
 struct Watches {
     observer: Arc<Observer>,
-    reports: Cache<DynamicObject>,
-    /// Those that only upgrades need; `None` where the operator only reports.
-    upgrades: Option<UpgradeCaches>,
-}
-
-#[derive(Clone)]
-struct UpgradeCaches {
-    upgrades: Cache<DynamicObject>,
-    claims: Cache<DynamicObject>,
-    executors: Cache<DynamicObject>,
-    jobs: Cache<Job>,
-}
-
-impl Watches {
-    fn start(clients: &Clients, options: &OperatorOptions, observer: Arc<Observer>, shared: &Shared) -> Self {
-        let read = &clients.read;
-        let custom = |resource: ApiResource| {
-            let api: Api<DynamicObject> = Api::all_with(read.clone(), &resource);
-            Cache::spawn(api, &resource, Select::default(), RetryPace::default(), shared)
-        };
-        let jobs = || {
-            let api = Api::namespaced(read.clone(), &options.executors_namespace);
-            let select = Select { labels: Some(EXECUTOR_LABEL.to_owned()), ..Select::default() };
-            Cache::spawn(api, &(), select, RetryPace::default(), shared)
-        };
-        Self {
-            observer,
-            reports: custom(ApiResource::erase::<ClusterSkewReport>(&())),
-            upgrades: options.upgrades.then(|| UpgradeCaches {
-                upgrades: custom(ApiResource::erase::<ClusterUpgrade>(&())),
-                claims: custom(ApiResource::erase::<NodeUpgrade>(&())),
-                executors: custom(ApiResource::erase::<UpgradeExecutor>(&())),
-                jobs: jobs(),
-            }),
-        }
-    }
+    controllers: ControllerCaches,
 }
 
 /// Runs the controllers until `stop`, or until `term` is over: then they are dropped where they are, with every request
@@ -221,21 +189,18 @@ async fn lead(
     let reporter = Reporter {
         observer: &watches.observer,
         releases: &options.releases,
-        reports: watches.reports.clone(),
+        reports: watches.controllers.reports.clone(),
         effects: effects.clone(),
         authority: authority.clone(),
         metrics,
         clock: clock.clone(),
     };
     let drive = async {
-        if let Some(UpgradeCaches { upgrades, claims, executors, jobs }) = watches.upgrades.clone() {
+        if let Some(caches) = &watches.controllers.upgrades {
             let namespace = &options.executors_namespace;
             let driver = Driver {
                 observer: &watches.observer,
-                upgrades,
-                claims,
-                executors,
-                jobs,
+                caches,
                 effects: effects.clone(),
                 authority: authority.clone(),
                 hands: Hands::new(effects.clone(), authority.clone(), namespace, clock.clone()),
@@ -256,19 +221,23 @@ async fn lead(
     }
 }
 
-fn readiness(observer: Arc<Observer>, needs: Arc<Needs>) -> serve::Ready {
+fn readiness(
+    observer: Arc<Observer>,
+    needs: Arc<Needs>,
+    started: Arc<OnceLock<ControllerCaches>>,
+) -> serve::Ready {
     Arc::new(move || {
         if let Some(line) = needs.line() {
             return Err(line);
         }
-        let faults = observer.standing().into_iter().filter_map(|standing| match standing.state {
-            SyncState::Synced => None,
-            SyncState::Syncing => Some(format!("{}: the first list is not complete yet", standing.source)),
-            SyncState::Tainted(why) | SyncState::Failing(why) | SyncState::Refused(why) => {
-                Some(why.to_string())
-            }
+        let Some(controllers) = started.get() else {
+            return Err("the server was not asked yet whether our kinds are installed".to_owned());
+        };
+        let of_cluster = observer.standing().into_iter().filter_map(|standing| {
+            let syncing = || format!("{}: the first list is not complete yet", standing.source);
+            standing.state.seen(syncing).err()
         });
-        let faults: Vec<String> = faults.collect();
+        let faults: Vec<String> = of_cluster.chain(controllers.unseen()).map(|unseen| unseen.line).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
     })
 }

@@ -32,7 +32,6 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::core::DynamicObject;
 use tokio::time::Instant;
 
 use self::announced::Announced;
@@ -43,15 +42,15 @@ use self::foretell::Forecasts;
 use self::read_upgrade::{DecidableUpgrade, ReadUpgrade};
 use self::retries::{RetriedRequest, Retries};
 use self::unseen::UnseenSince;
+use super::caches::UpgradeCaches;
 use super::decoded::Decoded;
 use super::metrics::{Controller, Metrics, Reason, UpgradeNodes};
 use crate::act::status::{NotWritten, write};
 use crate::act::{ATTEMPT_LABEL, Authority, Effects, Evictions, FIELD_MANAGER, Hands, Known};
 use crate::api::{ClusterUpgrade, ClusterUpgradeStatus, ConditionType, Executors, upgrade};
 use crate::clock::Clock;
-use crate::observe::cache::Cache;
 use crate::observe::fold::Unseen;
-use crate::observe::lean::{EXECUTOR_LABEL, Job};
+use crate::observe::lean::EXECUTOR_LABEL;
 use crate::observe::{Observer, Trouble};
 
 /// At most one decision in this time: what changes together is seen together.
@@ -66,11 +65,7 @@ const AT_LEAST: Duration = Duration::from_mins(1);
 /// What the controller works with.
 pub(super) struct Driver<'a> {
     pub(super) observer: &'a Observer,
-    pub(super) upgrades: Cache<DynamicObject>,
-    pub(super) claims: Cache<DynamicObject>,
-    /// The `UpgradeExecutors`.
-    pub(super) executors: Cache<DynamicObject>,
-    pub(super) jobs: Cache<Job>,
+    pub(super) caches: &'a UpgradeCaches,
     pub(super) effects: Effects,
     pub(super) authority: Authority,
     pub(super) hands: Hands,
@@ -226,7 +221,7 @@ impl Driver<'_> {
 
     /// Updates from the watch which Jobs of executors exist, and drops refusals that are over.
     fn jobs(&self, kept: &mut UpgradesKept) {
-        let jobs = self.jobs.list();
+        let jobs = self.caches.jobs.list();
         let of = jobs.iter().filter_map(|job| {
             let claim: Arc<str> = job.labels.get(EXECUTOR_LABEL)?.as_str().into();
             let attempt = job.labels.get(ATTEMPT_LABEL)?.parse().ok()?;
@@ -286,7 +281,9 @@ impl Driver<'_> {
     /// What is known of the objects of `action` before it is carried out.
     fn known_of(&self, action: &Action) -> Known {
         match action {
-            Action::Record { claim, .. } => Known { claim: self.claims.get("", claim), ..Known::default() },
+            Action::Record { claim, .. } => {
+                Known { claim: self.caches.claims.get("", claim), ..Known::default() }
+            }
             Action::Reread { node, .. } => {
                 let seen = self.observer.nodes.get("", node);
                 Known { node: seen.map(|seen| Arc::clone(&seen.node.uid)), ..Known::default() }
@@ -304,7 +301,8 @@ impl Driver<'_> {
         claims: &[Claim],
         unreadable: &[UnreadableClaim],
     ) {
-        let upgrades: Vec<_> = self.upgrades.list().iter().filter_map(|upgrade| upgrade.uid()).collect();
+        let upgrades: Vec<_> =
+            self.caches.upgrades.list().iter().filter_map(|upgrade| upgrade.uid()).collect();
         let without = claims
             .iter()
             .filter(|claim| claim.ending && upgrades.iter().all(|uid| **uid != *claim.upgrade_uid));
@@ -368,7 +366,7 @@ impl Driver<'_> {
                 kept.announced.announce(&self.hands, before, &written, &status);
                 let version = written.resource_version();
                 let is_stored = kept.dropped.note(&written, status);
-                self.upgrades.apply_own(written);
+                self.caches.upgrades.apply_own(written);
                 if !is_stored {
                     // It is sent again: a person may install the definition that has the field.
                     self.fails(kept, Reason::Api);

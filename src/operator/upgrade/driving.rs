@@ -57,7 +57,7 @@ impl Driven for Driving<'_> {
                 (None, ReconcileOutcome::Error)
             }
         };
-        let upgrades = driver.upgrades.list();
+        let upgrades = driver.caches.upgrades.list();
         kept.announced.show(driver.metrics, |name| upgrades.iter().any(|there| there.name_any() == name));
         driver.metrics.reconciled(Controller::Upgrade, outcome, began.elapsed());
         Ok(NextLook::Again(wait_until(look_at, kept.again, driver.clock.now())))
@@ -90,7 +90,7 @@ impl Driver<'_> {
     /// Logs why nothing is decided, once, and writes it into the status of each upgrade that is neither complete nor
     /// suspended; both when it does not pass by itself. What only a person changes is logged at once.
     async fn tell_unseen(&self, kept: &mut UpgradesKept, unseen: &Unseen) {
-        let since = UnseenSince::goes_on(kept.unseen, self.upgrades.state() == SyncState::Synced);
+        let since = UnseenSince::goes_on(kept.unseen, self.caches.upgrades.state() == SyncState::Synced);
         kept.unseen = Some(since);
         if kept.complaint != unseen.line && since.is_news(unseen.refused) {
             tracing::warn!(problem = unseen.line, "upgrades wait");
@@ -105,7 +105,7 @@ impl Driver<'_> {
         }
         let read =
             |stored: &Arc<DynamicObject>| decode_parts::<ClusterUpgrade>(stored, &["spec", "status"]).ok();
-        for object in self.upgrades.list().iter().filter_map(read) {
+        for object in self.caches.upgrades.list().iter().filter_map(read) {
             let complete = object.status.as_ref().is_some_and(|status| status.completion_time.is_some());
             // One that is suspended does nothing, whatever is seen.
             if !complete && !object.spec.suspend && upgrade::validate(&object, &kept.executors).is_ok() {

@@ -21,15 +21,7 @@ use crate::observe::fold::Unseen;
 impl Driver<'_> {
     /// Whether every object of a person's and of ours is seen.
     pub(super) fn synced(&self) -> Result<(), Unseen> {
-        for (what, state) in [
-            ("ClusterUpgrades", self.upgrades.state()),
-            ("NodeUpgrades", self.claims.state()),
-            ("UpgradeExecutors", self.executors.state()),
-            ("Jobs", self.jobs.state()),
-        ] {
-            state.seen(|| format!("{what}: the first list is not complete yet"))?;
-        }
-        Ok(())
+        self.caches.unseen().into_iter().next().map_or(Ok(()), Err)
     }
 
     /// The upgrades about which something can be decided, oldest first, and whose turn it is; what is wrong with the others
@@ -46,7 +38,7 @@ impl Driver<'_> {
         let mut begun: Vec<(Timestamp, Arc<str>)> = Vec::new();
         self.executors(kept);
         let executors = &kept.executors;
-        let stored = self.upgrades.list();
+        let stored = self.caches.upgrades.list();
         for (stored, said) in stored.iter().zip(kept.upgrades.of(&stored, |stored| read(stored, executors))) {
             match said {
                 Ok(read) => {
@@ -98,7 +90,7 @@ impl Driver<'_> {
                 kept.retries.over(&retried);
                 // A line is written only where it is another one, so that it is news whatever was said before.
                 kept.announced.announce(&self.hands, None, &written, &said);
-                self.upgrades.apply_own(written);
+                self.caches.upgrades.apply_own(written);
             }
             Err(error) => self.not_written(kept, retried, error),
         }
@@ -108,14 +100,14 @@ impl Driver<'_> {
     /// to be done about them and others keep them, or they are of an earlier upgrade of the same name.
     pub(super) fn claims(&self, kept: &mut UpgradesKept) -> (Vec<Claim>, Vec<UnreadableClaim>) {
         let (mut claims, mut unreadable) = (Vec::new(), Vec::new());
-        let stored = self.claims.list();
+        let stored = self.caches.claims.list();
         let read = |stored: &DynamicObject| {
             decode_parts::<NodeUpgrade>(stored, &["spec", "status"])
                 .and_then(|claim| claim_of(&claim).map_err(|bad| bad.to_string()))
         };
         let is_stored = |uid: &String| stored.iter().any(|stored| stored.metadata.uid.as_ref() == Some(uid));
         kept.released.retain(is_stored);
-        let upgrades = self.upgrades.list();
+        let upgrades = self.caches.upgrades.list();
         let lives =
             |claim: &Claim| upgrades.iter().any(|of| of.uid().is_some_and(|uid| *uid == *claim.upgrade_uid));
         let is_followed = |claim: &Claim| upgrades.iter().any(|of| of.name_any() == *claim.upgrade);
@@ -139,7 +131,7 @@ impl Driver<'_> {
     /// The executors that there are. When one came, went or changed, every upgrade is read anew.
     pub(super) fn executors(&self, kept: &mut UpgradesKept) {
         let mut executors = Executors::default();
-        for stored in self.executors.list() {
+        for stored in self.caches.executors.list() {
             executors.add(&stored);
         }
         if kept.executors != executors {

@@ -80,16 +80,16 @@ impl Driver<'_> {
                 let state = claim.data["status"]["state"].as_str().unwrap_or("Claimed");
                 let message = claim.data["status"]["message"].as_str().unwrap_or_default();
                 tracing::info!(claim = claim.name_any(), state, message, "claim");
-                self.claims.apply_own(*claim);
+                self.caches.claims.apply_own(*claim);
             }
             Outcome::ClaimGone { name, uid } => {
                 tracing::info!(claim = &*name, "claim deleted");
-                self.claims.deleted_own("", &name, &uid);
+                self.caches.claims.deleted_own("", &name, &uid);
             }
             Outcome::ClaimKept(claim) => {
                 tracing::info!(claim = claim.name_any(), "claim deleted, and kept by others");
                 kept.released.extend(claim.uid());
-                self.claims.apply_own(*claim);
+                self.caches.claims.apply_own(*claim);
                 kept.looks_by(Instant::now());
             }
             Outcome::Node(node) => self.observer.nodes.apply_own(*node),
@@ -106,7 +106,7 @@ impl Driver<'_> {
                 self.lost(kept, retried, &line);
             }
             Outcome::Upgrade(object) => self.upgrade_written(*object),
-            Outcome::Job(job) => self.jobs.apply_own(*job),
+            Outcome::Job(job) => self.caches.jobs.apply_own(*job),
             Outcome::JobRefused { claim, why } => {
                 tracing::warn!(why, "the server refuses an executor's Job");
                 self.fails(kept, Reason::Api);
@@ -151,9 +151,9 @@ impl Driver<'_> {
     fn upgrade_written(&self, object: DynamicObject) {
         if object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
             let uid = object.uid().unwrap_or_default();
-            self.upgrades.deleted_own("", &object.name_any(), &uid);
+            self.caches.upgrades.deleted_own("", &object.name_any(), &uid);
         } else {
-            self.upgrades.apply_own(object);
+            self.caches.upgrades.apply_own(object);
         }
     }
 
@@ -182,7 +182,7 @@ impl Driver<'_> {
                 self.observer.reread(&name, node.map(|node| *node), pods, &version);
                 kept.freshness.reread.insert(name, self.clock.now());
                 if let Some(JobNow { claim, name, found, version }) = job {
-                    self.jobs.reread(found, &version, |seen| *seen.name == name);
+                    self.caches.jobs.reread(found, &version, |seen| *seen.name == name);
                     kept.freshness.reread_jobs.insert(claim, self.clock.now());
                 }
             }
