@@ -111,8 +111,13 @@ pub enum SyncState {
     Synced,
     /// An object could not be decoded, so what is held may lack it. Lasts until a list without such an object.
     Tainted(Arc<str>),
-    /// The list or watch fails for this reason: what is held, if anything, is ageing.
-    Failing(Arc<str>),
+    /// The list or watch fails: what is held, if anything, is ageing.
+    Failing {
+        /// The reason, in one line.
+        why: Arc<str>,
+        /// The HTTP status of the server's answer; `None` if there was no answer.
+        code: Option<u16>,
+    },
     /// The server says that we may not read this kind, so nothing of it is known; only a person can change that.
     Refused(Arc<str>),
 }
@@ -122,7 +127,7 @@ impl SyncState {
     pub fn fault(&self) -> Option<&Arc<str>> {
         match self {
             Self::Syncing | Self::Synced => None,
-            Self::Tainted(why) | Self::Failing(why) | Self::Refused(why) => Some(why),
+            Self::Tainted(why) | Self::Failing { why, .. } | Self::Refused(why) => Some(why),
         }
     }
 
@@ -131,17 +136,18 @@ impl SyncState {
     /// # Errors
     /// [`Unseen`] when it cannot.
     pub fn seen(&self, syncing: impl FnOnce() -> String) -> Result<(), Unseen> {
-        match self {
-            Self::Synced => Ok(()),
-            Self::Syncing => Err(Unseen { line: syncing(), refused: false }),
-            Self::Tainted(why) | Self::Failing(why) => Err(Unseen { line: why.to_string(), refused: false }),
-            Self::Refused(why) => Err(Unseen { line: why.to_string(), refused: true }),
-        }
+        let code = match self {
+            Self::Synced => return Ok(()),
+            Self::Failing { code, .. } => *code,
+            Self::Syncing | Self::Tainted(_) | Self::Refused(_) => None,
+        };
+        let line = self.fault().map_or_else(syncing, ToString::to_string);
+        Err(Unseen { line, refused: matches!(self, Self::Refused(_)), code })
     }
 
     /// Whether the server does not answer, or refuses.
     pub fn fails(&self) -> bool {
-        matches!(self, Self::Failing(_) | Self::Refused(_))
+        matches!(self, Self::Failing { .. } | Self::Refused(_))
     }
 }
 
@@ -152,6 +158,8 @@ pub struct Unseen {
     pub line: String,
     /// Whether the server forbids us to read it, so that waiting does not help.
     pub refused: bool,
+    /// The HTTP status of the server's answer, where a list or watch fails and the server answers.
+    pub code: Option<u16>,
 }
 
 /// The objects of one kind, as the lists and events so far tell.
@@ -393,21 +401,27 @@ impl<K: Watched> Fold<K> {
         held
     }
 
-    /// An event or a list could not be decoded.
+    /// An event or a list could not be decoded. Whoever sent it is not away, so that an earlier failure is over.
     pub fn undecodable(&mut self, fault: &str) {
         let fault: Arc<str> = fault.into();
         self.fault = Some(Arc::clone(&fault));
         self.taint = Some(fault);
+        self.failure = None;
     }
 
-    /// The list or watch failed.
-    pub fn failing(&mut self, failure: &str) {
-        self.failure = Some(SyncState::Failing(failure.into()));
+    /// The list or watch failed; the server answered with the HTTP status `code`, if it answered.
+    pub fn failing(&mut self, failure: &str, code: Option<u16>) {
+        self.failure = Some(SyncState::Failing { why: failure.into(), code });
     }
 
     /// The server does not let us list or watch.
     pub fn refused(&mut self, refusal: &str) {
         self.failure = Some(SyncState::Refused(refusal.into()));
+    }
+
+    /// The changes since what is held cannot be had any more: until the next list ends, anything may be missing.
+    pub fn history_is_gone(&mut self) {
+        self.complete = false;
     }
 
     /// The watch goes on from where it was: nothing was missed. Returns whether it had been failing.

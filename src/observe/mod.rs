@@ -326,7 +326,7 @@ fn gap(source: Source, state: &SyncState) -> Option<Missing> {
     let reason = state.fault().map_or_else(syncing, Arc::clone);
     let trouble = match state {
         SyncState::Refused(_) => Trouble::Refused,
-        SyncState::Tainted(_) | SyncState::Failing(_) => Trouble::Failing,
+        SyncState::Tainted(_) | SyncState::Failing { .. } => Trouble::Failing,
         SyncState::Syncing | SyncState::Synced => Trouble::Pending,
     };
     Some(Missing { source, reason, trouble })
@@ -337,7 +337,8 @@ fn versions(asked: &[apiservers::Endpoint]) -> SyncState {
     if asked.iter().any(|endpoint| endpoint.reachable) {
         SyncState::Synced
     } else if let Some(error) = asked.iter().find_map(|endpoint| endpoint.error.as_ref()) {
-        SyncState::Failing(format!("no kube-apiserver answers at its own address: {error}").into())
+        let why = format!("no kube-apiserver answers at its own address: {error}").into();
+        SyncState::Failing { why, code: None }
     } else {
         SyncState::Syncing
     }

@@ -143,7 +143,7 @@ impl Reporter<'_> {
             SyncState::Syncing => {
                 return Err(Problem::Reports("the first list is not complete yet".to_owned()));
             }
-            SyncState::Tainted(why) | SyncState::Failing(why) | SyncState::Refused(why) => {
+            SyncState::Tainted(why) | SyncState::Failing { why, .. } | SyncState::Refused(why) => {
                 return Err(Problem::Reports(why.to_string()));
             }
         }

@@ -136,16 +136,17 @@ impl Driver<'_> {
         kept.failed = false;
         self.synced()?;
         let now = self.clock.now();
-        let (cluster, inventory) = self
-            .observer
-            .cluster(now)
-            .map_err(|not_ready| Unseen { line: not_ready.to_string(), refused: false })?;
+        let (cluster, inventory) = self.observer.cluster(now).map_err(|not_ready| Unseen {
+            line: not_ready.to_string(),
+            refused: false,
+            code: None,
+        })?;
         // A report can do without some sources; a drain cannot. Without pods every node would look drained, without
         // budgets every pod free to go, without webhooks none in the way, without volumes no pod tied to its node,
         // without their attachments every volume detached, and without StatefulSets no pod still to be made.
         if let Some(missing) = inventory.missing.first() {
             let refused = missing.trouble == Trouble::Refused;
-            return Err(Unseen { line: missing.reason.to_string(), refused });
+            return Err(Unseen { line: missing.reason.to_string(), refused, code: None });
         }
         if !std::mem::replace(&mut kept.sees, true) {
             kept.freshness.unbroken_since = now;

@@ -318,8 +318,8 @@ impl Draining {
     fn stops_unseen(&mut self, unseen: &Unseen) -> Result<bool, String> {
         self.trouble(DrainTrouble::Watch, &unseen.line)?;
         let now = self.clock.now();
-        // Of an answer 401 only the line tells.
-        let refused = unseen.refused || unseen.line.contains("(HTTP 401)");
+        // Whose credentials are not accepted is refused as well.
+        let refused = unseen.refused || unseen.code == Some(401);
         let since = DrainUnseen::goes_on(self.kept.unseen, refused, now);
         self.kept.unseen = Some(since);
         if let Some(why) = since.ends(&self.request, &self.kept.states, &unseen.line, now) {

@@ -174,12 +174,16 @@ impl<K: Watched> Inner<K> {
 
     pub(super) fn failing(&self, error: &kube::Error) {
         let outage = &self.shared.outage;
-        if !matches!(error, kube::Error::Api(status) if status.code < 500) {
+        let code = match error {
+            kube::Error::Api(status) => Some(status.code),
+            _ => None,
+        };
+        if code.is_none_or(|code| code >= 500) {
             outage.goes_away();
         }
         let told = self.held.read().unwrap_or_else(PoisonError::into_inner).1.map(|at| at.elapsed());
         let starting = [told, outage.was_away()].into_iter().flatten().any(|ago| ago < STARTING);
-        let refused = !starting && matches!(error, kube::Error::Api(status) if status.code == 403);
+        let refused = !starting && code == Some(403);
         let text = self.names.explain(error, refused);
         if outage.begins(&self.names.kind, cause(error, &text, refused)) {
             tracing::warn!(
@@ -191,7 +195,7 @@ impl<K: Watched> Inner<K> {
             if refused {
                 fold.refused(&text);
             } else {
-                fold.failing(&text);
+                fold.failing(&text, code);
             }
             false
         });

@@ -185,7 +185,7 @@ async fn refusals_say_what_to_do_and_grow_rarer() {
     ]);
     let begun = Instant::now();
     let (cache, _stop) = server.watch();
-    let failing = |cache: &Cache<Lease>, text: &str| matches!(cache.state(), SyncState::Failing(why) if why.contains(text));
+    let failing = |cache: &Cache<Lease>, text: &str| matches!(cache.state(), SyncState::Failing { why, .. } if why.contains(text));
     let grant = "grant the verbs list and watch on leases.coordination.k8s.io";
     until(&cache, |cache| matches!(cache.state(), SyncState::Refused(why) if why.contains(grant))).await;
     until(&cache, |cache| failing(cache, "does not serve leases.coordination.k8s.io")).await;
@@ -202,9 +202,9 @@ async fn a_server_that_has_just_started_is_no_lost_permission() {
     let (cache, _stop) = server.watch();
     let begun = Instant::now();
     let why = "Lease: cannot watch leases.coordination.k8s.io: leases is forbidden (HTTP 403)";
-    until(&cache, |cache| matches!(cache.state(), SyncState::Failing(told) if told.as_ref() == why)).await;
+    until(&cache, |cache| matches!(cache.state(), SyncState::Failing { why: told, code: Some(403) } if told.as_ref() == why)).await;
     sleep(STARTING.saturating_sub(begun.elapsed() + Duration::from_secs(1))).await;
-    assert!(matches!(cache.state(), SyncState::Failing(_)), "{:?}", cache.state());
+    assert!(matches!(cache.state(), SyncState::Failing { .. }), "{:?}", cache.state());
     until(&cache, |cache| matches!(cache.state(), SyncState::Refused(_))).await;
 }
 
@@ -218,7 +218,7 @@ async fn a_server_that_was_away_for_long_and_has_just_started_is_no_lost_permiss
     let (cache, _stop) = server.watch();
     let failing = |cache: &Cache<Lease>, with: &str| {
         assert!(!matches!(cache.state(), SyncState::Refused(_)), "{:?}", cache.state());
-        matches!(cache.state(), SyncState::Failing(why) if why.contains(with))
+        matches!(cache.state(), SyncState::Failing { why, .. } if why.contains(with))
     };
     until(&cache, |cache| failing(cache, "503")).await;
     sleep(STARTING + Duration::from_secs(55)).await;
@@ -252,7 +252,7 @@ async fn a_watch_that_breaks_keeps_what_is_held() {
         ScriptedAnswer::Watch(Vec::new(), true),
     ]);
     let (cache, _stop) = server.watch();
-    until(&cache, |cache| matches!(cache.state(), SyncState::Failing(_)) && names(cache) == ["a"]).await;
+    until(&cache, |cache| matches!(cache.state(), SyncState::Failing { .. }) && names(cache) == ["a"]).await;
     until(&cache, |cache| synced(cache, &["a"])).await;
     assert_eq!(server.asked().len(), 3, "no second list");
 }

@@ -65,8 +65,8 @@ fn an_undecodable_object_taints_until_a_clean_list() {
     fold.list_ends("10");
     assert_eq!(fold.state(), SyncState::Tainted("bad".into()));
     fold.apply(object("good", "11", "good"));
-    fold.failing("refused");
-    assert_eq!(fold.state(), SyncState::Failing("refused".into()));
+    fold.failing("refused", None);
+    assert_eq!(fold.state(), SyncState::Failing { why: "refused".into(), code: None });
     assert!(fold.following());
     assert_eq!(fold.state(), SyncState::Tainted("bad".into()), "a watch that resumes does not clean");
     fold.list_begins();
@@ -76,6 +76,21 @@ fn an_undecodable_object_taints_until_a_clean_list() {
 
     fold.undecodable("worse");
     assert_eq!(fold.state(), SyncState::Tainted("worse".into()), "while watching, one event is lost");
+    fold.failing("no connection", None);
+    fold.undecodable("worst");
+    assert_eq!(fold.state(), SyncState::Tainted("worst".into()), "the server answers, and so is not away");
+}
+
+#[test]
+fn a_set_whose_history_is_gone_is_not_relied_on_until_the_next_list() {
+    let mut fold = listed(&["a"]);
+    fold.history_is_gone();
+    assert_eq!(fold.state(), SyncState::Syncing);
+    assert!(!fold.following(), "a watch alone does not tell what was missed");
+    assert_eq!(fold.state(), SyncState::Syncing);
+    fold.list_begins();
+    fold.list_ends("20");
+    assert_eq!(fold.state(), SyncState::Synced);
 }
 
 #[test]
@@ -219,4 +234,20 @@ fn what_a_read_of_its_own_does_not_find_is_gone_unless_it_was_written_after() {
     assert!(!fold.not_found(&key("never"), "20"));
     assert_eq!(held(&fold), pairs(&[("b", "5"), ("late", "30")]));
     assert_eq!(fold.news(), News::These([key("a")].into()));
+}
+
+#[test]
+fn why_nothing_is_decided_tells_the_servers_answer() {
+    let why = || "why".into();
+    for (state, line, refused, code) in [
+        (SyncState::Syncing, "first list", false, None),
+        (SyncState::Tainted(why()), "why", false, None),
+        (SyncState::Failing { why: why(), code: None }, "why", false, None),
+        (SyncState::Failing { why: why(), code: Some(401) }, "why", false, Some(401)),
+        (SyncState::Refused(why()), "why", true, None),
+    ] {
+        let unseen = Unseen { line: line.to_owned(), refused, code };
+        assert_eq!(state.seen(|| "first list".to_owned()), Err(unseen));
+    }
+    assert_eq!(SyncState::Synced.seen(String::new), Ok(()));
 }

@@ -147,7 +147,7 @@ fn list<K: Watched>(fold: &mut Fold<K>, objects: &[Value], without: u8, version:
 
 fn trouble<K: Watched>(fold: &mut Fold<K>, trouble: u8) {
     match trouble {
-        0 => fold.failing("it fails"),
+        0 => fold.failing("it fails", None),
         1 => fold.refused("not yours"),
         2 => fold.undecodable("unreadable"),
         _ => _ = fold.following(),
@@ -389,7 +389,7 @@ fn volumes_that_are_tied_to_hosts_are_known_while_they_can_be_relied_on() {
     fold.list_ends("1");
     assert_eq!(look(&mut fold), Some(vec!["data".to_owned()]));
     assert_eq!(look(&mut fold), Some(vec!["data".to_owned()]), "nothing is new");
-    fold.failing("the server is away");
+    fold.failing("the server is away", None);
     assert_eq!(look(&mut fold), None);
 }
 
@@ -421,7 +421,7 @@ fn attached_volumes_are_known_with_their_claims_while_they_can_be_relied_on() {
     attachments.listed(attached("csi-2", "n-1"));
     attachments.list_ends("1");
     assert_eq!(look(&mut attachments), Some(vec!["n-1 pv-1".to_owned(), "n-2 pv-1".to_owned()]));
-    attachments.failing("the server is away");
+    attachments.failing("the server is away", None);
     assert_eq!(look(&mut attachments), None);
 }
 
@@ -449,6 +449,6 @@ fn the_scale_of_a_stateful_set_is_known_while_it_can_be_relied_on() {
     fold.listed(serde_json::from_value(set).unwrap());
     fold.list_ends("1");
     assert_eq!(look(&mut fold), [Scale::Of("uid-1".into(), 3), Scale::Unknown]);
-    fold.failing("the server is away");
+    fold.failing("the server is away", None);
     assert_eq!(look(&mut fold), [Scale::Unknown, Scale::Unknown]);
 }
