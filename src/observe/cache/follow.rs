@@ -1,8 +1,9 @@
 //! The request loop of one watch: list, follow, list again.
 //!
 //! Everything that the server sends goes to [`Inner`]; what it means is decided in the fold. The invariants: a server
-//! that refuses is asked ever more rarely, until it answers another watch; a watch goes on where it ended; and a
-//! connection that died without a word is noticed. This module uses `Api::list` and `Api::watch` because kube's
+//! that refuses is asked ever more rarely, until it answers another watch; a watch goes on where it ended, unless that
+//! was long ago or is forgotten: then nothing that is held is relied on before a new list; and a connection that died
+//! without a word is noticed. This module uses `Api::list` and `Api::watch` because kube's
 //! `watcher` hides bookmarks, never backs off a failing list, and cannot be told to list again after an object that it
 //! could not decode.
 
@@ -28,6 +29,11 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// Kinds that are listed anew are so when a watch ends so long after the last list.
 const LIST_LASTS: Duration = Duration::from_mins(4);
 const PAGE: u32 = 500;
+/// Once a watch works again, the server tells what it missed, but nothing says when the last of that has come: a bookmark of
+/// a quiet kind comes after a minute. A watch may always be some seconds late. After a failure that lasted longer, the
+/// objects are listed, because a list says when it is complete. A kube-apiserver that was started again forces such a list
+/// anyway, as it has forgotten what was before.
+const SHORT: Duration = Duration::from_secs(5);
 
 type WatchEvents<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
 
@@ -53,6 +59,8 @@ enum Ended {
     Failed(kube::Error),
     /// The history after our version is gone, or the set is tainted: only a new list helps.
     ListAgain,
+    /// The watch works again after it failed for longer than [`SHORT`].
+    BackAfterLong,
     /// Nothing is known to be wrong, and the last list is old.
     ListAnew,
 }
@@ -72,11 +80,23 @@ impl<K: Watched> Follow<K> {
         loop {
             let listed = if self.streaming { self.stream_all().await } else { self.list_all().await };
             self.anew = false;
+            let followed = listed.is_ok().then(Instant::now);
             let ended = match listed {
                 Ok((version, rest)) => self.follow(version, rest).await,
                 Err(ended) => ended,
             };
             match ended {
+                Ended::BackAfterLong => continue,
+                Ended::ListAgain => {
+                    self.inner.change(|fold| {
+                        fold.history_is_gone();
+                        false
+                    });
+                    // Where each list is at once too old, it is made ever more rarely.
+                    if followed.is_some_and(|since| since.elapsed() > self.pace.longest) {
+                        continue;
+                    }
+                }
                 Ended::ListAnew => {
                     self.anew = true;
                     continue;
@@ -91,7 +111,7 @@ impl<K: Watched> Follow<K> {
                 }
                 Ended::Failed(error) if is_decode(&error) => self.inner.undecodable(&error),
                 Ended::Failed(error) => self.inner.failing(&error),
-                Ended::Quietly | Ended::ListAgain => {}
+                Ended::Quietly => {}
             }
             self.pause().await;
         }
@@ -204,6 +224,7 @@ impl<K: Watched> Follow<K> {
     /// Follows the changes since `version`, over as many streams as it takes, until only a new list helps.
     async fn follow(&mut self, mut version: String, mut open: Option<WatchEvents<K>>) -> Ended {
         let listed = Instant::now();
+        let mut fails: Option<Instant> = None;
         loop {
             let begun = Instant::now();
             let opened = match open.take() {
@@ -211,15 +232,18 @@ impl<K: Watched> Follow<K> {
                 None => self.open(false, &version).await,
             };
             let ended = match opened {
+                Ok(_) if fails.is_some_and(|since| since.elapsed() > SHORT) => return Ended::BackAfterLong,
                 Ok(events) => {
+                    fails = None;
                     self.inner.change(Fold::following);
                     self.fold_in(&mut version, events).await
                 }
                 Err(ended) => ended,
             };
             match ended {
-                Ended::ListAgain | Ended::ListAnew => return ended,
+                Ended::ListAgain | Ended::BackAfterLong | Ended::ListAnew => return ended,
                 Ended::Failed(error) => {
+                    fails.get_or_insert_with(Instant::now);
                     self.inner.failing(&error);
                     self.pause().await;
                 }
@@ -288,7 +312,15 @@ fn is_decode(error: &kube::Error) -> bool {
     }
 }
 
-/// Kubernetes without the `WatchList` gate answers 422 to `sendInitialEvents`.
+/// Kubernetes without the `WatchList` gate answers 422 to `sendInitialEvents`. With an etcd before 3.4.31 or 3.5.13 it
+/// answers with an error event, because such an etcd cannot say how far a watch has come (`Cacher.Watch` in
+/// `staging/src/k8s.io/apiserver/pkg/storage/cacher`).
 fn refuses_streaming(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 422 && status.message.contains("sendInitialEvents"))
+    let kube::Error::Api(status) = error else { return false };
+    let says = |text: &str| status.message.contains(text);
+    match status.code {
+        422 => says("sendInitialEvents"),
+        500 => says("required storage feature") && says("is disabled"),
+        _ => false,
+    }
 }

@@ -88,6 +88,14 @@ fn mark(version: u32, ends_the_list: bool) -> Value {
     event("BOOKMARK", &json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}))
 }
 
+/// What a server says that has forgotten the changes since then.
+fn too_old() -> Value {
+    event(
+        "ERROR",
+        &json!({"kind": "Status", "code": 410, "message": "too old resource version", "reason": "Expired"}),
+    )
+}
+
 fn names(cache: &Cache<Lease>) -> Vec<String> {
     cache.list().iter().map(|lease| lease.name.to_string()).collect()
 }
@@ -133,31 +141,83 @@ async fn a_streamed_list_is_followed_and_resumed_where_it_ended() {
     assert!(cache.confirmed().is_some());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_without_streaming_lists_is_paged_from_then_on() {
-    let gone = || json!({"kind": "Status", "code": 410, "message": "too old", "reason": "Expired"});
     let page = |names: &[&str], version: u32, more: &str| {
         let items: Vec<_> = names.iter().map(|name| lease(name, 3)).collect();
         ScriptedAnswer::List(
             json!({"metadata": {"resourceVersion": version.to_string(), "continue": more}, "items": items}),
         )
     };
+    let by_gate = ScriptedAnswer::Refuse(
+        422,
+        "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+    );
+    let old_etcd = "a watch stream was requested by the client but the required storage feature RequestWatchProgress \
+                    is disabled";
+    let by_storage = json!({"kind": "Status", "code": 500, "message": old_etcd, "reason": "InternalError"});
+    for refuses in [by_gate, ScriptedAnswer::Watch(vec![event("ERROR", &by_storage)], false)] {
+        let server = Server::new([
+            refuses,
+            page(&["a"], 7, "next"),
+            page(&["b"], 7, ""),
+            ScriptedAnswer::Watch(vec![too_old()], false),
+            page(&["b"], 20, ""),
+        ]);
+        let (cache, _stop) = server.watch();
+        until(&cache, |cache| names(cache) == ["a", "b"]).await;
+        until(&cache, |cache| synced(cache, &["b"])).await;
+        let asked = server.asked();
+        assert!(asked[1].contains("limit=500") && asked[2].contains("continue=next"), "{asked:?}");
+        assert!(asked[3].contains("watch=true") && asked[4].contains("limit=500"), "{asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_forgot_is_not_relied_on_and_is_listed_at_once() {
+    let a = || event("ADDED", &lease("a", 3));
     let server = Server::new([
-        ScriptedAnswer::Refuse(
-            422,
-            "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
-        ),
-        page(&["a"], 7, "next"),
-        page(&["b"], 7, ""),
-        ScriptedAnswer::Watch(vec![event("ERROR", &gone())], false),
-        page(&["b"], 20, ""),
+        // It is silent for so long that the watch is opened again.
+        ScriptedAnswer::Watch(vec![a(), mark(7, true)], true),
+        ScriptedAnswer::Watch(vec![too_old()], true),
+        ScriptedAnswer::Watch(vec![a(), mark(9, true), too_old()], true),
     ]);
     let (cache, _stop) = server.watch();
-    until(&cache, |cache| synced(cache, &["a", "b"])).await;
-    until(&cache, |cache| synced(cache, &["b"])).await;
-    let asked = server.asked();
-    assert!(asked[1].contains("limit=500") && asked[2].contains("continue=next"), "{asked:?}");
-    assert!(asked[3].contains("watch=true") && asked[4].contains("limit=500"), "{asked:?}");
+    until(&cache, |cache| synced(cache, &["a"])).await;
+    while server.asked().len() < 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let begun = Instant::now();
+    while server.asked().len() < 4 {
+        assert!(begun.elapsed() < Duration::from_millis(18), "it is listed at once: {:?}", server.asked());
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(
+        begun.elapsed() >= Duration::from_millis(10),
+        "a list that is at once too old is not repeated at once"
+    );
+    assert_eq!(cache.state(), SyncState::Syncing, "the last list did not last");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_long_failure_nothing_is_relied_on_before_a_new_list() {
+    for (failures, lists) in [(50, false), (200, true)] {
+        let begins = ScriptedAnswer::Watch(vec![event("ADDED", &lease("a", 3)), mark(7, true)], false);
+        let away = std::iter::repeat_with(|| ScriptedAnswer::Refuse(503, "no connection")).take(failures);
+        // The server has not told yet what was missed.
+        let back = ScriptedAnswer::Watch(Vec::new(), true);
+        let list = ScriptedAnswer::Watch(vec![event("ADDED", &lease("b", 8)), mark(9, true)], true);
+        let server = Server::new(std::iter::once(begins).chain(away).chain([back, list]));
+        let (cache, _stop) = server.watch();
+        until(&cache, |cache| matches!(cache.state(), SyncState::Failing { .. })).await;
+        let begun = Instant::now();
+        while cache.state() != SyncState::Synced {
+            sleep(Duration::from_millis(1)).await;
+            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", cache.state());
+        }
+        assert_eq!(begun.elapsed() > Duration::from_secs(5), lists, "{:?}", begun.elapsed());
+        assert_eq!(names(&cache), [if lists { "b" } else { "a" }], "after {:?}", begun.elapsed());
+    }
 }
 
 #[tokio::test]
