@@ -3,16 +3,16 @@
 //! This module does no I/O and reads no clock. A lease names its holder but no version; under coordinated leader
 //! election the holder's `LeaseCandidate` names the version too. The invariants: a controller that is seen in a pod is
 //! not counted again; a candidate is believed only while it holds the lease, because the object outlives its process;
-//! and a controller that leads out of sight is named.
+//! and a controller that leads out of sight is named, also where others of its kind are seen.
 
 use std::fmt;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{Component, Evidence, Instance, Leader, Reach, RunMark, incarnation};
 use evenkeel_core::version::escape;
-use jiff::Timestamp;
 
-use super::lean::{CandidateSeen, LeaseSeen, NodeSeen};
+use super::components::Sources;
+use super::lean::{CandidateSeen, LeaseSeen, NodeSeen, PodSeen};
 
 /// A controller that leads where nothing here can see it, as on managed control planes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,14 +61,13 @@ fn node_of<'a>(lease: &LeaseSeen, nodes: &[&'a NodeSeen]) -> Option<&'a Arc<str>
     nodes.iter().find(|node| node.is_host(host(lease))).map(|node| &node.node.name)
 }
 
-/// Adds to `instances` what the leases tell, and returns the controllers that stay hidden.
+/// Adds to `instances`, which were found in `sources`, what its leases tell, and returns the controllers that stay hidden.
 pub fn add(
     instances: &mut Vec<Instance>,
-    leases: &[&LeaseSeen],
     candidates: &[CandidateSeen],
-    nodes: &[&NodeSeen],
-    now: Timestamp,
+    sources: &Sources<'_>,
 ) -> Vec<Leading> {
+    let Sources { nodes, pods, leases, now, .. } = *sources;
     let controllers = Component::ALL.into_iter().filter(|component| component.is_controller());
     let mut hidden = Vec::new();
     for component in controllers {
@@ -80,6 +79,8 @@ pub fn add(
             .find(|candidate| candidate.name == lease.holder && candidate.lease == lease.name)
             .filter(|candidate| candidate.version.known().is_some());
         let seen = instances.iter().any(|instance| instance.component == component);
+        let runs = |pod: &&&PodSeen| pod.runs.as_ref().is_some_and(|runs| runs.component == component);
+        let roams = || pods.iter().filter(runs).any(|seen| seen.pod.roams());
         let here = instances.iter_mut().find(|instance| {
             instance.component == component && node.is_some() && instance.node.as_ref() == node
         });
@@ -103,8 +104,9 @@ pub fn add(
                 ready: true,
                 probed: None,
             }),
-            // The holder may be an instance that is seen: a host does not always have the name of its Node.
-            (None, None) if seen => {}
+            // The holder may be an instance that is seen: a host does not always have the name of its Node. And of a pod
+            // that may be made anew anywhere, the lease names for a while the node that it has left.
+            (None, None) if seen && (node.is_none() || roams()) => {}
             (None, None) => hidden.push(Leading { component, holder: Arc::clone(&lease.holder) }),
         }
     }
@@ -117,23 +119,29 @@ mod tests {
     use super::super::interner::Interner;
     use super::super::lean::{Lease, LeaseCandidate, Node, Pod};
     use super::*;
-    use crate::observe::components::{Sources, instances};
+    use crate::observe::components::instances;
     use serde_json::{Value, json};
 
     fn keep<K: Watched>(object: Value) -> K::Kept {
         serde_json::from_value::<K>(object).unwrap().keep(&mut Interner::default())
     }
 
-    /// What is seen where `cp-1` is a node, a kube-controller-manager v1.36.4 runs there in a pod if `pod`, its
-    /// lease is held by `holder` since `renewed`, and `cp-1_a` is a candidate of 1.37.1 that emulates 1.36.
-    fn seen(pod: bool, holder: &str, renewed: &str, candidate: bool) -> (Vec<String>, Vec<String>) {
-        let node = keep::<Node>(json!({"metadata": {"name": "cp-1"}}));
+    /// What is seen where `cp-1` and `cp-2` are nodes, a kube-controller-manager v1.37.1 runs on `cp-1` in a pod of an
+    /// `owner` of that kind if there is one, its lease is held by `holder` since `renewed`, and `cp-1_a` is a candidate
+    /// of 1.37.1 that emulates 1.36.
+    fn seen(owner: Option<&str>, holder: &str, renewed: &str, candidate: bool) -> (Vec<String>, Vec<String>) {
+        let [node, other] = ["cp-1", "cp-2"].map(|name| keep::<Node>(json!({"metadata": {"name": name}})));
         let lease = keep::<Lease>(json!({
             "metadata": {"name": "kube-controller-manager", "namespace": "kube-system"},
             "spec": {"holderIdentity": holder, "renewTime": renewed},
         }));
         let runs = keep::<Pod>(json!({
-            "metadata": {"name": "kube-controller-manager-cp-1", "namespace": "kube-system"},
+            "metadata": {
+                "name": "kube-controller-manager-cp-1", "namespace": "kube-system",
+                "annotations": if owner == Some("Node") { json!({"kubernetes.io/config.mirror": "x"}) } else { json!({}) },
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": owner.unwrap_or_default(), "name": "x", "uid": "x", "controller": true}],
+            },
             "spec": {"nodeName": "cp-1", "containers": [
                 {"name": "kube-controller-manager", "image": "kube-controller-manager:v1.37.1"}]},
         }));
@@ -143,8 +151,8 @@ mod tests {
         }));
         let now = "2026-11-20T12:00:00Z".parse().unwrap();
         let sources = Sources {
-            nodes: &[&node],
-            pods: if pod { &[&runs] } else { &[] },
+            nodes: &[&node, &other],
+            pods: if owner.is_some() { &[&runs] } else { &[] },
             leases: &[&lease],
             endpoints: &[],
             asked: true,
@@ -152,7 +160,7 @@ mod tests {
         };
         let mut found = instances(&sources);
         let candidates = if candidate { vec![candidates] } else { Vec::new() };
-        let hidden = add(&mut found, &[&lease], &candidates, &[&node], now);
+        let hidden = add(&mut found, &candidates, &sources);
         let shown = found.iter().map(|i| {
             let emulates = i.effective.map_or_else(|| "-".to_owned(), |e| e.emulation().to_string());
             format!("{} {} {} {emulates}", i.name, i.node.as_deref().unwrap_or("-"), i.version)
@@ -202,19 +210,26 @@ mod tests {
         const STALE: &str = "2026-11-20T11:00:00.000000Z";
         let (pod, hidden) = ("kube-controller-manager-cp-1 cp-1 v1.37.1", "kube-controller-manager");
         let with = |emulates: &str| vec![format!("{pod} {emulates}")];
+        let fixed = Some("Node");
         for ((runs, holder, renewed, candidate), instances, unseen) in [
-            ((true, "cp-1_a", FRESH, false), with("-"), vec![]),
-            ((true, "cp-1_a", FRESH, true), with("1.36"), vec![]),
+            ((fixed, "cp-1_a", FRESH, false), with("-"), vec![]),
+            ((fixed, "cp-1_a", FRESH, true), with("1.36"), vec![]),
             // The candidate of a process that is gone.
-            ((true, "cp-1_b", FRESH, true), with("-"), vec![]),
-            ((true, "elsewhere_a", FRESH, false), with("-"), vec![]),
-            ((false, "cp-1_a", FRESH, true), vec!["cp-1 cp-1 v1.37.1 1.36".to_owned()], vec![]),
-            ((false, "ip-10-0-0-1_a", FRESH, false), vec![], vec![format!("{hidden} ip-10-0-0-1_a")]),
-            ((false, "cp-1_a", STALE, false), vec![], vec![]),
-            ((false, "", FRESH, false), vec![], vec![]),
+            ((fixed, "cp-1_b", FRESH, true), with("-"), vec![]),
+            ((fixed, "elsewhere_a", FRESH, false), with("-"), vec![]),
+            // A process of the host, beside the static pod of the other one.
+            ((fixed, "cp-2_a", FRESH, false), with("-"), vec![format!("{hidden} cp-2_a")]),
+            ((Some("DaemonSet"), "cp-2_a", FRESH, false), with("-"), vec![format!("{hidden} cp-2_a")]),
+            // It was evicted from there, and its successor waits for the lease.
+            ((Some("ReplicaSet"), "cp-2_a", FRESH, false), with("-"), vec![]),
+            ((fixed, "cp-2_a", STALE, false), with("-"), vec![]),
+            ((None, "cp-1_a", FRESH, true), vec!["cp-1 cp-1 v1.37.1 1.36".to_owned()], vec![]),
+            ((None, "ip-10-0-0-1_a", FRESH, false), vec![], vec![format!("{hidden} ip-10-0-0-1_a")]),
+            ((None, "cp-1_a", STALE, false), vec![], vec![]),
+            ((None, "", FRESH, false), vec![], vec![]),
         ] {
             let found = seen(runs, holder, renewed, candidate);
-            assert_eq!(found, (instances, unseen), "{runs} {holder} {renewed} {candidate}");
+            assert_eq!(found, (instances, unseen), "{runs:?} {holder} {renewed} {candidate}");
         }
     }
 }

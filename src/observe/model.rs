@@ -331,7 +331,7 @@ impl Model {
                 let seen = Sources { nodes: &nodes, pods: &pods, leases: &all, endpoints, asked: true, now };
                 let mut instances = components::instances(&seen);
                 // Where pods cannot be read, every controller would look hidden.
-                let unseen = leaders::add(&mut instances, &all, &by.candidates, &nodes, now);
+                let unseen = leaders::add(&mut instances, &by.candidates, &seen);
                 self.leading = if self.has.pods { unseen } else { Vec::new() };
                 self.platform = recognise::platform(&nodes, &pods);
                 cluster.set_instances(instances);

@@ -62,6 +62,12 @@ impl Pod {
         self.traits().deleting
     }
 
+    /// Whether it may be made anew on any node: its controller is a Deployment, or the like. A static pod and a `DaemonSet`'s come
+    /// back where they were.
+    pub fn roams(&self) -> bool {
+        !self.mirror && self.owner.as_ref().is_some_and(|owner| *owner.kind != *"DaemonSet")
+    }
+
     /// `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)

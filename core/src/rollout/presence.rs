@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, Component, Evidence, Instance, Pod};
+use crate::cluster::{Cluster, Component, Evidence, Instance};
 use crate::plan::Stage;
 use crate::upgrade::ComponentPlace;
 
@@ -32,9 +32,7 @@ fn roams(cluster: &Cluster, instance: &Instance) -> bool {
         return true;
     }
     let mut pods = instance.node.iter().flat_map(|node| cluster.pods_on(node));
-    let is_made_anew = |pod: &Pod| pod.owner.as_ref().is_some_and(|owner| *owner.kind != *"DaemonSet");
-    let is_its_own = |pod: &Pod| pod.name == instance.name && !pod.mirror;
-    instance.component != Component::KubeApiserver && pods.any(|pod| is_its_own(pod) && is_made_anew(pod))
+    instance.component != Component::KubeApiserver && pods.any(|pod| pod.name == instance.name && pod.roams())
 }
 
 /// The places to expect components at from now on, in order, and those of them at which none is seen. `begun` is whether
@@ -107,7 +105,7 @@ fn expected_of(before: &[&ComponentPlace], here: Here, begun: bool) -> Vec<Compo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Owner;
+    use crate::cluster::{Owner, Pod};
     use crate::fixture::{cluster, instance, node, pod};
 
     fn places(cluster: &Cluster) -> Vec<ComponentPlace> {

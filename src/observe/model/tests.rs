@@ -267,7 +267,7 @@ impl ModelSources {
         let (endpoints, now) = (&self.endpoints[..], self.now());
         let seen = Sources { nodes: &nodes, pods: &running, leases: &leases, endpoints, asked: true, now };
         let mut instances = components::instances(&seen);
-        leaders::add(&mut instances, &leases, &[], &nodes, now);
+        leaders::add(&mut instances, &[], &seen);
         let bound = pods.into_iter().filter(|seen| scope == PodScope::All && is_bound(seen));
         let parts = Parts {
             instances,
