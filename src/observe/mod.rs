@@ -223,6 +223,8 @@ impl Observer {
         all.extend(self.volumes.as_ref().map(|volumes| of(Source::Volumes, volumes)));
         all.extend(self.attachments.as_ref().map(|attachments| of(Source::Attachments, attachments)));
         all.extend(self.stateful_sets.as_ref().map(|sets| of(Source::StatefulSets, sets)));
+        // They tell of controllers what the leases do not.
+        all.extend(self.candidates.served().map(|candidates| of(Source::Leases, candidates)));
         all
     }
 
@@ -278,7 +280,10 @@ impl Observer {
         if let Some(sets) = &self.stateful_sets {
             gaps.may(Source::StatefulSets, &sets.news(|sets, news| model.stateful_sets(sets, &news)));
         }
-        model.find(&leases.unwrap_or_default(), &endpoints, self.candidates.list(), now);
+        let candidates = self.candidates.served();
+        let candidates = candidates.filter(|cache| gaps.may(Source::Leases, &cache.state()));
+        let candidates = candidates.map(Cache::list).unwrap_or_default();
+        model.find(&leases.unwrap_or_default(), &endpoints, candidates, now);
         let (platform, leading) = (model.platform(), model.leading().to_vec());
         Ok((model.cluster(), Inventory { missing: gaps.missing, platform, pods_known, leading }))
     }

@@ -42,8 +42,9 @@ fn objects(path: &str) -> Option<Vec<Value>> {
     })
 }
 
-fn client() -> Client {
-    let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+/// A client of a server that serves `LeaseCandidates` if `candidates`, and lets nobody read them.
+fn client(candidates: bool) -> Client {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| async move {
         let path = request.uri().path();
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
         let (code, body) = if path == "/version" {
@@ -53,6 +54,11 @@ fn client() -> Client {
             version["major"] = json!("1");
             version["minor"] = json!("36");
             (200, Body::from(version.to_string()))
+        } else if candidates && path == "/apis/coordination.k8s.io/v1beta1" {
+            let kind = json!({"name": "leasecandidates", "singularName": "", "namespaced": true,
+                "kind": "LeaseCandidate", "verbs": ["list", "watch"]});
+            let served = json!({"groupVersion": "coordination.k8s.io/v1beta1", "resources": [kind]});
+            (200, Body::from(served.to_string()))
         } else if path == "/readyz" {
             (200, Body::from(b"ok".to_vec()))
         } else if let (Some(objects), false) = (objects(path), is_watch) {
@@ -79,8 +85,9 @@ fn client() -> Client {
 #[tokio::test]
 async fn a_cluster_is_made_of_what_can_be_relied_on() {
     let stop = CancellationToken::new();
-    let connect: Connect = Arc::new(|_| Ok(client()));
-    let observer = Observer::start(&client(), connect, PodScope::KubeSystem, &Shared::until(stop.clone()));
+    let connect: Connect = Arc::new(|_| Ok(client(false)));
+    let observer =
+        Observer::start(&client(false), connect, PodScope::KubeSystem, &Shared::until(stop.clone()));
     let mut changes = observer.changes().subscribe();
     let now = "2026-11-20T12:00:00Z".parse().unwrap();
     assert!(observer.cluster(now).is_err(), "nothing is known yet");
@@ -118,4 +125,27 @@ async fn a_cluster_is_made_of_what_can_be_relied_on() {
     assert!(
         standing.iter().all(|found| (found.state == SyncState::Synced) == (found.source != Source::Budgets))
     );
+}
+
+#[tokio::test]
+async fn candidates_that_are_served_and_cannot_be_read_are_named_as_missing() {
+    let stop = CancellationToken::new();
+    let connect: Connect = Arc::new(|_| Ok(client(true)));
+    let observer = Observer::start(&client(true), connect, PodScope::KubeSystem, &Shared::until(stop));
+    let mut changes = observer.changes().subscribe();
+    let now = "2026-11-20T12:00:00Z".parse().unwrap();
+    let grant = "grant the verbs list and watch on leasecandidates.coordination.k8s.io";
+    let is_named = |inventory: &Inventory| {
+        let of_leases = |missing: &&Missing| missing.source == Source::Leases;
+        inventory.missing.iter().filter(of_leases).any(|missing| missing.reason.contains(grant))
+    };
+    let settled = async {
+        while !observer.cluster(now).is_ok_and(|(_, inventory)| is_named(&inventory)) {
+            assert!(changes.changed().await);
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), settled).await.expect("named in time");
+    assert!(observer.standing().iter().any(|found| {
+        found.source == Source::Leases && found.state.fault().is_some_and(|why| why.contains(grant))
+    }));
 }
