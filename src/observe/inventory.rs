@@ -3,6 +3,7 @@
 //! Here belong the names of sources and of their troubles; how a source is read does not. The invariant: a source
 //! that cannot be relied on is named, with the reason and whether only a person can change that.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,6 +161,18 @@ pub struct SourceStanding {
     pub age: Option<Duration>,
 }
 
+/// How long ago each source was last told of as a whole: the watch of it that was silent the longest. A source of which a watch
+/// cannot be relied on is left out.
+pub fn ages(standing: &[SourceStanding]) -> BTreeMap<Source, Duration> {
+    let mut ages: BTreeMap<Source, Option<Duration>> = BTreeMap::new();
+    for SourceStanding { source, state, age } in standing {
+        let age = age.filter(|_| *state == SyncState::Synced);
+        let oldest = ages.entry(*source).or_insert(age);
+        *oldest = oldest.zip(age).map(|(one, other)| one.max(other));
+    }
+    ages.into_iter().filter_map(|(source, age)| Some((source, age?))).collect()
+}
+
 /// Whose pods are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodScope {
@@ -167,4 +180,35 @@ pub enum PodScope {
     KubeSystem,
     /// Those of all namespaces: needed to drain nodes.
     All,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_of_two_watches_is_as_old_as_the_older_one() {
+        let of = |source: Source, works: bool, seconds: Option<u64>| {
+            let failing = || SyncState::Failing { why: "no connection".into(), code: None };
+            let state = if works { SyncState::Synced } else { failing() };
+            SourceStanding { source, state, age: seconds.map(Duration::from_secs) }
+        };
+        let hooks = |one: (bool, Option<u64>), other: (bool, Option<u64>)| {
+            let standing = [
+                of(Source::Webhooks, one.0, one.1),
+                of(Source::Nodes, true, Some(1)),
+                of(Source::Webhooks, other.0, other.1),
+            ];
+            let ages = ages(&standing);
+            assert_eq!(ages.get(&Source::Nodes).map(Duration::as_secs), Some(1));
+            ages.get(&Source::Webhooks).map(Duration::as_secs)
+        };
+        for (one, other, age) in [
+            ((true, Some(3)), (true, Some(70)), Some(70)),
+            ((true, Some(3)), (false, Some(70)), None),
+            ((true, Some(3)), (true, None), None),
+        ] {
+            assert_eq!((hooks(one, other), hooks(other, one)), (age, age), "{one:?} {other:?}");
+        }
+    }
 }

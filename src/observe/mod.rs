@@ -41,7 +41,7 @@ use lean::{
 use model::Model;
 use optional_kind::OptionalKind;
 
-pub use inventory::{Inventory, Missing, NotReady, PodScope, Source, SourceStanding, Trouble};
+pub use inventory::{Inventory, Missing, NotReady, PodScope, Source, SourceStanding, Trouble, ages};
 
 use crate::api::report::Server;
 use crate::clients::Connect;

@@ -24,8 +24,7 @@ use crate::act::{Authority, Effects, Hands};
 use crate::clients::{ClientError, Clients, one_line};
 use crate::clock::Clock;
 use crate::observe::cache::Shared;
-use crate::observe::fold::SyncState;
-use crate::observe::{Observer, PodScope};
+use crate::observe::{Observer, PodScope, ages};
 
 /// The settings of the operator.
 #[derive(Clone, Debug)]
@@ -255,10 +254,10 @@ async fn watch_sources(observer: &Observer, metrics: &Metrics, clock: &Clock) {
                 metrics.collect_failed(source.source);
             }
             *failed = broken;
-            if let (SyncState::Synced, Some(age)) = (&source.state, source.age) {
-                #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
-                metrics.collected(source.source, now.as_second() as f64 - age.as_secs_f64());
-            }
+        }
+        for (source, age) in ages(&standing) {
+            #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit into 52 bits")]
+            metrics.collected(source, now.as_second() as f64 - age.as_secs_f64());
         }
         sleep(Duration::from_secs(1)).await;
     }
