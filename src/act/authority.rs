@@ -1,12 +1,14 @@
 //! Who may write, and the one way in which a write is sent.
 //!
 //! Nothing here decides what is written. The invariants: the client for writes is reached only through
-//! [`Authority::send`] and [`Authority::send_eviction`]; a request first waits for its turn, then the authority is checked,
+//! [`Authority::send`], [`Authority::send_eviction`] and the publisher of events; a request first waits for its turn, then the authority is checked,
 //! then the request is sent and its timeout begins; an eviction, of which there may be hundreds, is sent by whoever got a
-//! place for it, so that none waits here and none takes the turn of another write; and when a term of leadership ends, every
-//! request that is still on its way is given up.
+//! place for it, so that none waits here and none takes the turn of another write; an event has places of its own, too, and
+//! is dropped where it would wait for long; and when a term of leadership ends, every request that is still on its way is
+//! given up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -21,6 +23,13 @@ const IN_FLIGHT: usize = 8;
 
 /// How many evictions, and deletions of pods past their budgets, may be on their way at once.
 pub const EVICTIONS_AT_ONCE: usize = 8;
+
+/// How many events may be on their way at once. Where they are kept in a store of their own, that one may hang while every
+/// other write works.
+const EVENTS_AT_ONCE: usize = 2;
+
+/// How long an event waits for its place.
+const EVENT_WAITS: Duration = Duration::from_secs(3);
 
 /// On whose behalf something is written.
 #[derive(Clone, Debug)]
@@ -128,13 +137,15 @@ pub struct Effects {
     client: Client,
     turns: Arc<Semaphore>,
     evictions: Arc<Semaphore>,
+    events: Arc<Semaphore>,
 }
 
 impl Effects {
     /// Sends writes through `client`, which must not retry by itself.
     pub fn new(client: Client) -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
-        Self { client, turns: places(IN_FLIGHT), evictions: places(EVICTIONS_AT_ONCE) }
+        let (turns, events) = (places(IN_FLIGHT), places(EVENTS_AT_ONCE));
+        Self { client, turns, evictions: places(EVICTIONS_AT_ONCE), events }
     }
 
     /// A place for one more eviction; `None` while as many are on their way as may be.
@@ -160,10 +171,13 @@ impl EventPublisher {
         Self { recorder: Recorder::new(effects.client.clone(), "evenkeel".into()), effects, authority }
     }
 
-    /// Sends `event` about `regarding`, once.
+    /// Sends `event` about `regarding`, once, unless too many others are on their way for too long.
     pub(super) async fn publish(&self, event: &Event, regarding: &ObjectReference) -> Result<(), NotDone> {
+        // Nobody closes the semaphore.
+        let place = async { Ok(self.effects.events.acquire().await) };
+        let _place = within(EVENT_WAITS, place).await?;
         let request = async |_| self.recorder.publish(event, regarding).await;
-        self.authority.send(&self.effects, request).await
+        self.authority.send_now(&self.effects, request).await
     }
 }
 
@@ -230,6 +244,43 @@ mod tests {
         assert_eq!(asked.load(Ordering::SeqCst), EVICTIONS_AT_ONCE + 1);
         assert!(evictions.await.unwrap().iter().all(Result::is_ok));
         assert!(effects.eviction_place().is_some(), "the places are free again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_other_write_waits_for_events_that_hang_and_those_that_would_wait_are_dropped() {
+        use kube::runtime::events::EventType;
+
+        let (effects, asked) = slow(Duration::from_hours(1));
+        let publisher = EventPublisher::new(effects.clone(), Authority::Person);
+        let event = |reason: usize| Event {
+            type_: EventType::Normal,
+            reason: format!("Reason{reason}"),
+            note: None,
+            action: "Decide".to_owned(),
+            secondary: None,
+        };
+        let begun = Instant::now();
+        let publish = |reason: usize| {
+            let (publisher, event) = (publisher.clone(), event(reason));
+            async move {
+                let published = publisher.publish(&event, &ObjectReference::default()).await;
+                (published.is_err(), begun.elapsed())
+            }
+        };
+        let events = tokio::spawn(join_all((0..20).map(publish)));
+        sleep(Duration::from_secs(1)).await;
+        let before = asked.load(Ordering::SeqCst);
+        assert_eq!(before, EVENTS_AT_ONCE, "so many events are on their way");
+        let writing = {
+            let effects = effects.clone();
+            tokio::spawn(async move { write(&Authority::Person, &effects).await })
+        };
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(asked.load(Ordering::SeqCst), before + 1, "another write is sent at once");
+        let ended = events.await.unwrap();
+        let at = |time: Duration| ended.iter().filter(|end| **end == (true, time)).count();
+        assert_eq!((at(EVENT_WAITS), at(EFFECT_TIMEOUT)), (20 - EVENTS_AT_ONCE, EVENTS_AT_ONCE), "{ended:?}");
+        assert!(writing.await.unwrap().is_err());
     }
 
     #[tokio::test(start_paused = true)]
