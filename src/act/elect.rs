@@ -16,7 +16,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::clients::{one_line, within};
@@ -212,7 +212,10 @@ struct Election {
 
 impl Election {
     async fn run(mut self, stop: CancellationToken) {
-        while let Some(looked) = stop.run_until_cancelled(self.look()).await {
+        loop {
+            // The next look is due so long after the begin of this one: a slow answer must not put the renewal off as well.
+            let next = Instant::now() + self.timing.retry;
+            let Some(looked) = stop.run_until_cancelled(self.look()).await else { break };
             match (self.news(&looked), looked) {
                 (Some(LookNews::Fails), Err(LookFailure { what, error })) => {
                     tracing::warn!(error = one_line(&error), "{what}; it is tried again");
@@ -222,7 +225,7 @@ impl Election {
                 }
                 _ => {}
             }
-            if stop.run_until_cancelled(sleep(self.timing.retry)).await.is_none() {
+            if stop.run_until_cancelled(sleep_until(next)).await.is_none() {
                 break;
             }
         }

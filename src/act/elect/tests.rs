@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use kube::client::Body;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::*;
 
@@ -18,12 +19,14 @@ struct Stored {
     lease: Option<Value>,
     version: u64,
     cut_off: BTreeSet<&'static str>,
+    /// How long each answer takes.
+    takes: Duration,
 }
 
 impl Server {
     fn answer(&self, who: &str, method: &http::Method, sent: &[u8]) -> (u16, Value) {
         let mut server = self.0.lock().unwrap();
-        let Stored { lease, version, cut_off } = &mut *server;
+        let Stored { lease, version, cut_off, .. } = &mut *server;
         let status = |code: u16, reason: &str| {
             (
                 code,
@@ -56,6 +59,8 @@ impl Server {
             async move {
                 let (parts, body) = request.into_parts();
                 let sent = body.collect_bytes().await.unwrap();
+                let takes = server.0.lock().unwrap().takes;
+                sleep(takes).await;
                 let (code, answer) = server.answer(who, &parts.method, &sent);
                 let answer = Body::from(answer.to_string().into_bytes());
                 Ok::<_, Infallible>(http::Response::builder().status(code).body(answer).unwrap())
@@ -120,6 +125,17 @@ async fn a_leader_that_is_cut_off_stops_before_another_begins() {
     soon(b.gained()).await;
     assert!(!leads(&a));
     stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_slow_and_answers_in_time_costs_no_leadership() {
+    let server = Server::default();
+    server.0.lock().unwrap().takes = Duration::from_millis(4500);
+    let candidate = Candidate { timing: LeaseTiming::default(), ..server.candidate("a") };
+    let (a, _) = candidate.spawn(CancellationToken::new());
+    let term = tokio::time::timeout(Duration::from_mins(1), a.gained()).await.unwrap();
+    let lost = tokio::time::timeout(Duration::from_mins(10), term.lost()).await;
+    assert!(lost.is_err(), "each renewal was answered before the proof of the one before it ended");
 }
 
 #[tokio::test(start_paused = true)]
