@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use evenkeel_core::rollout::Subject;
-use kube::Api;
 use kube::api::PostParams;
+use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 
 use super::actions::Hands;
@@ -35,7 +35,8 @@ impl Hands {
         let manifest = manifest(&name, claim, uid, attempt, subject, read(template)?);
         let what = format!("create Job {}/{name} of NodeUpgrade {claim}", self.executors_namespace);
         let namespace = &*self.executors_namespace;
-        match self.send(async |client| create(&client, namespace, &manifest, false).await).await {
+        let create = async |client: Client| client.request(creation(namespace, &manifest, false)?).await;
+        match self.send(create).await {
             Ok(job) => Ok(Outcome::Job(Box::new(job))),
             Err(error) if error.code() == Some(409) => {
                 let jobs = |client| Api::<Job>::namespaced(client, namespace);
@@ -59,8 +60,8 @@ impl Hands {
         let (name, namespace) = ("dry-run", &*self.executors_namespace);
         let manifest = manifest("evenkeel-dry-run", name, name, 1, subject, read(&template)?);
         let what = format!("try the Job of executor {executor} in {namespace}");
-        let refused = match self.send(async |client| create(&client, namespace, &manifest, true).await).await
-        {
+        let create = async |client: Client| client.request(creation(namespace, &manifest, true)?).await;
+        let refused = match self.send::<Job>(create).await {
             Ok(_) => None,
             Err(error) => told_of_trial(&error, &what)?,
         };
@@ -87,17 +88,12 @@ fn cannot_be_tried(error: &NotDone) -> bool {
     status.code == 400 && rest == Some(" does not support dry run")
 }
 
-async fn create(
-    client: &kube::Client,
-    namespace: &str,
-    manifest: &Value,
-    dry_run: bool,
-) -> kube::Result<Job> {
+/// The request that creates the Job of `manifest`.
+fn creation(namespace: &str, manifest: &Value, dry_run: bool) -> kube::Result<http::Request<Vec<u8>>> {
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run };
     let body = serde_json::to_vec(manifest).map_err(kube::Error::SerdeError)?;
     let url = <Job as kube::Resource>::url_path(&(), Some(namespace));
-    let request = kube::core::Request::new(url).create(&params, body).map_err(kube::Error::BuildRequest)?;
-    client.request(request).await
+    kube::core::Request::new(url).create(&params, body).map_err(kube::Error::BuildRequest)
 }
 
 /// `template` as JSON: what the core gave out, and so readable unless the core is at fault.
