@@ -1,8 +1,8 @@
 //! The operator's metrics: names, labels, and nothing that decides a value.
 //!
-//! No other file uses the prometheus crate. The invariants: every label value comes from a closed set or from the
-//! caller's rows; each series whose labels are known beforehand exists from the start with 0; a series whose row is
-//! gone is removed; and a process that does not lead shows nothing of what only the leader sees.
+//! Only this file and those below it use the prometheus crate. The invariants: every label value comes from a closed
+//! set or from the caller's rows; each series whose labels are known beforehand exists from the start with 0; a series
+//! whose row is gone is removed; and a process that does not lead shows nothing of what only the leader sees.
 
 mod table;
 mod upgrades;
