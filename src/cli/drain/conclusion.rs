@@ -13,7 +13,7 @@ use super::narrate::ours;
 impl Draining {
     /// Says how it ended, and what is left behind.
     pub(super) fn finish(mut self) -> Result<u8, String> {
-        let cluster = self.cluster();
+        let cluster = self.watches.cluster();
         let mut told =
             DrainTold { evictions: self.kept.evictions, refused: self.kept.refused, nodes: Vec::new() };
         let (mut cordoned, mut unanswered) = (Vec::new(), Vec::new());

@@ -1,45 +1,37 @@
 //! One drain: what it looks at, what it sends, and what it tells of the answers.
 //!
 //! The loop belongs to [`crate::drive`], and every decision to the core. The invariant: what a drain keeps between two
-//! looks may be lost; started again, the command goes on from the Nodes' cordons. It waits on watches: of each node, of
-//! the node's pods, of the budgets and, where it waits for volumes, of their attachments.
+//! looks may be lost; started again, the command goes on from the Nodes' cordons.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::cluster::{Cluster, Parts, Surroundings, Traits};
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::drain::{
     DrainAction, DrainConditions, DrainDecision, DrainRequest, DrainUnseen, DrainWorld, decide,
 };
 use futures::Stream;
 use jiff::Timestamp;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::super::absent::absent_node;
 use super::display::{Event, Teller};
 use super::kept::{DrainKept, NodeChange, Reply};
 use super::reread::PodsRead;
 use super::waited::DrainTrouble;
+use super::watches::Watches;
 use crate::act::evict::Manner;
 use crate::act::{Authority, Effects, Leaves, node, refusal};
 use crate::clock::Clock;
 use crate::drive::{Conclusion, Driven, Interrupt, NextLook, drive};
-use crate::observe::cache::{Cache, Changes, RetryPace, Select, Shared};
 use crate::observe::fold::Unseen;
-use crate::observe::lean;
-use crate::observe::survey::Survey;
 
 /// At most one decision in this time: what changes together is seen together.
 const BETWEEN_DECISIONS: Duration = Duration::from_millis(20);
 /// Longest time between two looks, so that the live view and the waits are up to date.
 const TICK: Duration = Duration::from_secs(1);
-/// How long the watches may take to show everything that the drain needs.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Interrupts within this time after the first count as the same one.
 const ONE_PRESS: Duration = Duration::from_millis(500);
 /// How long a drain that stops tries to make schedulable again what it cordoned, where that was asked for.
@@ -60,15 +52,8 @@ pub(super) struct Draining {
     /// Whether the drain writes the conditions `DrainInProgress` and `Drained` of its nodes.
     conditions: bool,
     chunk: u32,
-    changes: Changes,
-    nodes: BTreeMap<Arc<str>, Cache<lean::Node>>,
-    pods: BTreeMap<Arc<str>, Cache<lean::Pod>>,
-    budgets: Cache<lean::PodDisruptionBudget>,
-    /// The `VolumeAttachments`, if the drain waits until volumes are detached.
-    attachments: Option<Cache<lean::VolumeAttachment>>,
-    pub(super) surroundings: Surroundings,
+    pub(super) watches: Watches,
     pub(super) kept: DrainKept,
-    _stop: tokio_util::sync::DropGuard,
 }
 
 impl Driven for Draining {
@@ -81,7 +66,7 @@ impl Driven for Draining {
 
     async fn look(&mut self) -> Result<NextLook, String> {
         self.kept.queue.forget();
-        match self.seen() {
+        match self.watches.seen() {
             Ok(()) => {
                 self.kept.unseen = None;
                 self.kept.troubles.ends(&DrainTrouble::Watch);
@@ -134,28 +119,7 @@ impl Draining {
     ) -> Result<Self, String> {
         // A steady clock: no wait becomes longer if somebody sets the machine's clock back.
         let clock = clock.steady();
-        let stop = CancellationToken::new();
-        let shared = Shared::until(stop.clone());
-        let watch = |fields: String| Select { fields: Some(fields), ..Select::default() };
-        let pace = RetryPace { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
-        let nodes = request.nodes.iter().map(|name| {
-            let select = watch(format!("metadata.name={name}"));
-            let api = Api::all(client.clone());
-            (Arc::clone(name), Cache::spawn(api, &(), select, pace, &shared))
-        });
-        let nodes = nodes.collect();
-        let pods = request.nodes.iter().map(|name| {
-            let select = watch(format!("spec.nodeName={name}"));
-            let api = Api::all(client.clone());
-            (Arc::clone(name), Cache::spawn(api, &(), select, pace, &shared))
-        });
-        let pods = pods.collect();
-        let all = Api::all(client.clone());
-        let budgets = Cache::spawn(all, &(), Select::default(), pace, &shared);
-        let attachments = request.policy.await_volumes.then(|| {
-            let all = Api::all(client.clone());
-            Cache::spawn(all, &(), Select::default(), pace, &shared)
-        });
+        let watches = Watches::begin(client, &request).await?;
         let mut work = Self {
             client: client.clone(),
             effects,
@@ -165,35 +129,14 @@ impl Draining {
             manner: Manner { grace, dry_run: false },
             conditions: false,
             chunk,
-            changes: shared.changes.clone(),
-            nodes,
-            pods,
-            budgets,
-            attachments,
-            surroundings: Surroundings::default(),
+            watches,
             kept: DrainKept::default(),
-            _stop: stop.drop_guard(),
         };
-        work.synced().await?;
-        for (name, cache) in &work.nodes {
-            let Some(node) = cache.get("", name) else {
+        for name in &work.request.nodes {
+            let Some(uid) = work.watches.uid(name) else {
                 return Err(absent_node(name));
             };
-            work.kept.uids.insert(Arc::clone(name), Arc::clone(&node.node.uid));
-        }
-        // Which pods are tied to their node matters only for a drain of several nodes, and whose volume it is for one that
-        // waits for volumes.
-        let (ties, waits) = (work.request.nodes.len() > 1, work.request.policy.await_volumes);
-        let matters =
-            |pod: &Traits| (waits && pod.mounted().next().is_some()) || (ties && !pod.claims.is_empty());
-        let mounts =
-            |cache: &Cache<lean::Pod>| cache.read(|pods| pods.values().any(|pod| matters(pod.pod.traits())));
-        if work.pods.values().any(mounts) {
-            let survey = Survey::of_volumes(&work.client).await;
-            for line in survey.missing() {
-                eprintln!("warning: {line}; pods on local volumes are not told apart");
-            }
-            work.surroundings = survey.cluster().surroundings().clone();
+            work.kept.uids.insert(Arc::clone(name), uid);
         }
         Ok(work)
     }
@@ -220,50 +163,10 @@ impl Draining {
         });
     }
 
-    async fn synced(&self) -> Result<(), String> {
-        let mut changed = self.changes.subscribe();
-        let begun = Instant::now();
-        loop {
-            match self.seen() {
-                Ok(()) => return Ok(()),
-                Err(unseen) if begun.elapsed() > PATIENCE || unseen.refused => return Err(unseen.line),
-                Err(_) => {}
-            }
-            let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
-        }
-    }
-
-    /// Whether everything that is watched can be relied on.
-    fn seen(&self) -> Result<(), Unseen> {
-        let nodes = self.nodes.values().map(Cache::state);
-        let pods = self.pods.values().map(Cache::state);
-        let attachments = self.attachments.iter().map(Cache::state);
-        let states = nodes.chain(pods).chain([self.budgets.state()]).chain(attachments);
-        let unseen =
-            states.filter_map(|state| state.seen(|| "the cluster did not answer in time".to_owned()).err());
-        // What is refused is told before what may pass.
-        unseen.min_by_key(|unseen| !unseen.refused).map_or(Ok(()), Err)
-    }
-
-    pub(super) fn cluster(&self) -> Cluster {
-        let mut parts = Parts { surroundings: self.surroundings.clone(), ..Parts::default() };
-        for (name, cache) in &self.nodes {
-            parts.nodes.extend(cache.get("", name).map(|seen| seen.node.clone()));
-        }
-        for cache in self.pods.values() {
-            cache.read(|pods| parts.pods.extend(pods.values().map(|seen| seen.pod.as_ref().clone())));
-        }
-        let attached =
-            |cache: &Cache<lean::VolumeAttachment>| cache.read(|all| all.values().cloned().collect());
-        parts.surroundings.attached = self.attachments.as_ref().map(attached);
-        self.budgets.read(|budgets| parts.budgets.extend(budgets.values().map(|b| b.as_ref().clone())));
-        parts.seal()
-    }
-
     /// Drains, until every node is done or somebody `interrupts`: the first time ends it early, the second time at once.
     pub(super) async fn run(mut self, interrupts: impl Stream<Item = ()>) -> Result<u8, String> {
         self.foretell()?;
-        let changes = self.changes.clone();
+        let changes = self.watches.changes.clone();
         match drive(&mut self, &changes, BETWEEN_DECISIONS, interrupts).await? {
             // Who quits is told, too, what stays behind.
             Conclusion::Settled | Conclusion::Quit => self.finish(),
@@ -272,7 +175,7 @@ impl Draining {
 
     /// Takes one look at everything. Returns whether the drain is done, and how long to wait before the next look.
     fn once(&mut self) -> Result<(bool, Duration), String> {
-        let cluster = self.cluster();
+        let cluster = self.watches.cluster();
         let now = self.clock.now();
         self.warn(&cluster, now)?;
         let memory = self.kept.sent.memory(&cluster, now);
@@ -378,12 +281,6 @@ impl Draining {
         false
     }
 
-    pub(super) fn node_of(&self, uid: &Arc<str>) -> Arc<str> {
-        let on = |cache: &Cache<lean::Pod>| cache.read(|pods| pods.values().any(|pod| pod.pod.uid == *uid));
-        let found = self.pods.iter().find(|(_, cache)| on(cache));
-        found.map_or_else(|| "".into(), |(name, _)| Arc::clone(name))
-    }
-
     /// Takes in the outcome of a request.
     fn answered(&mut self, reply: Reply) -> Result<(), String> {
         if let Reply::Node(name, NodeChange::Cordoned, _) = &reply {
@@ -394,9 +291,7 @@ impl Draining {
                 self.kept.busy.remove(&name);
                 self.kept.refused_patches.taken(&name);
                 self.kept.troubles.ends(&DrainTrouble::Patch(Arc::clone(&name)));
-                if let Some(cache) = self.nodes.get(&name) {
-                    cache.apply_own(*node);
-                }
+                self.watches.apply_own(&name, *node);
                 self.teller.tell(Event::of_node(&name, change.text(), change.text()))
             }
             Reply::Conditions(name, sent) => {
@@ -439,8 +334,8 @@ impl Draining {
                     }
                     // The watch may tell of its end in a moment, or may have lost it.
                     Answer::Gone => {
-                        let on = self.node_of(&uid);
-                        if self.pods.contains_key(&on) {
+                        let on = self.watches.node_of(&uid);
+                        if !on.is_empty() {
                             self.reads(on);
                         }
                     }
@@ -473,15 +368,13 @@ impl Draining {
     /// next decision is made, and pods that it lost the end of are gone.
     fn was_read(&mut self, name: Arc<str>, asked: Timestamp, read: PodsRead) {
         let now = self.clock.now();
-        if read.may_stay(&self.request.policy.rules, &self.surroundings, now) {
+        if read.may_stay(&self.request.policy.rules, &self.watches.surroundings(), now) {
             self.kept.busy.remove(&name);
             self.kept.confirmed.insert(Arc::clone(&name), asked);
         } else {
             self.kept.busy.insert(Arc::clone(&name), Some(Instant::now() + AFTER_READ));
         }
-        if let Some(cache) = self.pods.get(&name) {
-            cache.reread(read.pods, &read.version, |_| true);
-        }
+        self.watches.reread(&name, read);
         self.kept.reread.insert(name, now);
     }
 }

@@ -40,7 +40,7 @@ impl Draining {
 
     fn deletes(&mut self, forced: Forced, place: EvictionPlace) -> Result<(), String> {
         let pod = format!("{}/{}", forced.namespace(), forced.pod());
-        let node = self.node_of(forced.uid());
+        let node = self.watches.node_of(forced.uid());
         self.kept.sent.deletes(forced.asked(), self.clock.now());
         self.teller.tell(Event::of_pod(
             &node,

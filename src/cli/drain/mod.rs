@@ -14,6 +14,7 @@ mod narrate;
 mod rehearse;
 mod reread;
 mod waited;
+mod watches;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

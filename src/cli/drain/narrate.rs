@@ -28,7 +28,7 @@ impl Draining {
     /// Tells before the drain how long it will take, if the core has a forecast, and what a higher concurrency would
     /// save.
     pub(super) fn foretell(&mut self) -> Result<(), String> {
-        let cluster = self.cluster();
+        let cluster = self.watches.cluster();
         let nodes = self.request.nodes.iter().filter_map(|name| cluster.node(name)).collect();
         let (rules, now) = (&self.request.policy.rules, self.clock.now());
         let question = Question { cluster: &cluster, nodes, rules, timeout: None, now };

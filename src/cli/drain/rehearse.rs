@@ -19,9 +19,9 @@ use crate::act::{Authority, node};
 impl Draining {
     /// Tells what a drain would do; with `ask`, sends each request as a server-side dry run and tells a refusal.
     pub(super) async fn rehearse(mut self, ask: bool) -> Result<u8, String> {
-        let cluster = self.cluster();
+        let cluster = self.watches.cluster();
         let now = self.clock.now();
-        let (budgets, surroundings) = (cluster.budgets().cloned().collect(), self.surroundings.clone());
+        let (budgets, surroundings) = (cluster.budgets().cloned().collect(), self.watches.surroundings());
         let without_pods = Parts { budgets, surroundings, ..Parts::default() }.seal();
         let (mut failed, mut told) = (false, DrainTold::default());
         for name in self.request.nodes.clone() {
