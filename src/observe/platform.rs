@@ -142,8 +142,9 @@ impl fmt::Display for Platform {
 /// `judged` with the remedies that hold on `platform`. Nothing else in it changes.
 #[must_use]
 pub fn advise(mut judged: Assessment, platform: Option<Platform>) -> Assessment {
-    let is_wrong = |finding: &&mut SkewFinding| !lifecycle::is_about(finding);
-    for finding in judged.findings.iter_mut().filter(is_wrong) {
+    // What is too new is not upgraded.
+    let is_old = |finding: &&mut SkewFinding| !lifecycle::is_about(finding) && !finding.too_new;
+    for finding in judged.findings.iter_mut().filter(is_old) {
         if let Some(remedy) = platform.and_then(|platform| platform.moves(finding.component)) {
             remedy.clone_into(&mut finding.remedy);
         }
@@ -203,16 +204,22 @@ mod tests {
             name: Some("s".into()),
             version: version.parse().unwrap(),
         };
-        let said = [said(Component::KubeApiserver, "v1.36.4"), said(Component::KubeProxy, "v1.32.1")];
-        let cluster = stated_versions::add(Cluster::default(), &said).unwrap();
-        let remedy = |platform| {
+        let beside = |proxy| {
+            let said = [said(Component::KubeApiserver, "v1.36.4"), said(Component::KubeProxy, proxy)];
+            stated_versions::add(Cluster::default(), &said).unwrap()
+        };
+        let remedy_of = |proxy, platform| {
+            let cluster = beside(proxy);
             let judged = advise(assess(&cluster, &Policy::default()), platform);
             let finding = judged.findings.iter().find(|f| f.component == Component::KubeProxy);
             finding.unwrap().remedy.clone()
         };
+        let remedy = |platform| remedy_of("v1.32.1", platform);
         assert!(remedy(None).starts_with("set the image of the kube-proxy DaemonSet"), "{}", remedy(None));
         assert_eq!(remedy(Some(Platform::Kubeadm)), remedy(None));
         assert!(remedy(Some(Platform::OpenShift)).starts_with("upgrade OpenShift"));
+        let too_new = |platform| remedy_of("v1.37.0", platform);
+        assert_eq!(too_new(Some(Platform::Eks)), too_new(None), "to upgrade it makes that worse");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Here belongs what is said of all groups together: the verdict, the extremes, and everything found. One group is
 //! judged in `row.rs`. The invariant: only the policy decides the verdict; what else is known changes nothing about it.
 
-use super::census::Census;
+use super::census::{Census, span};
 use super::findings::{self, Severity, SkewFinding};
 use super::next::{self, NextMinor};
 use super::policy::{Policy, RuleSubject};
@@ -11,7 +11,7 @@ use super::row::{Row, row};
 use super::servers::servers_of;
 use super::verdict::{Standing, Verdict};
 use crate::cluster::{Cluster, Component};
-use crate::version::{KubeVersion, Observed};
+use crate::version::KubeVersion;
 
 /// The judgement of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,9 @@ pub fn assess_counted(census: &Census, cluster: &Cluster, policy: &Policy) -> As
     rows.sort_by(|a, b| (a.component, a.standing, &a.pool).cmp(&(b.component, b.standing, &b.pool)));
     let oldest = kubelets.as_ref().map(|(oldest, _)| oldest.minor());
     Assessment {
-        servers: span(cluster.of(Component::KubeApiserver).map(|i| &i.version)),
+        servers: span(
+            &cluster.of(Component::KubeApiserver).filter_map(|i| i.version.known()).collect::<Vec<_>>(),
+        ),
         behind: oldest.zip(servers).map(|(oldest, servers)| oldest.behind(servers.newest_emulated)),
         limit: oldest
             .and_then(|oldest| policy.rule(RuleSubject::Component(Component::Kubelet), oldest))
@@ -100,11 +102,4 @@ pub fn assess_counted(census: &Census, cluster: &Cluster, policy: &Policy) -> As
         rows,
         findings,
     }
-}
-
-fn span<'a>(versions: impl Iterator<Item = &'a Observed>) -> Option<(KubeVersion, KubeVersion)> {
-    let known: Vec<_> = versions.filter_map(Observed::known).collect();
-    let oldest = known.iter().min_by_key(|version| version.release())?;
-    let newest = known.iter().max_by_key(|version| version.release())?;
-    Some(((*oldest).clone(), (*newest).clone()))
 }

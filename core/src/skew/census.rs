@@ -202,22 +202,21 @@ impl Census {
         groups.filter_map(|group| GroupCount::new(group, cluster))
     }
 
-    /// The oldest and the newest known kubelet. Of builds of one release the first counts as the oldest, and the last
-    /// as the newest.
+    /// The oldest and the newest known kubelet.
     pub(super) fn kubelets(&self, cluster: &Cluster) -> Option<(KubeVersion, KubeVersion)> {
-        let known = || {
-            let kubelets = self.groups(cluster).filter(|group| group.key.component == Component::Kubelet);
-            kubelets.filter_map(|group| Some((group.version.known()?, group.group.first)))
-        };
-        let (oldest, _) = known().min_by_key(|(version, first)| (version.release(), *first))?;
-        let (mut newest, _) = known().max_by_key(|(version, _)| version.release())?;
-        let release = newest.release();
-        if known().any(|(version, _)| version.release() == release && version != newest) {
-            let mut all = cluster.nodes().iter().rev().filter_map(|node| node.kubelet.known());
-            newest = all.find(|version| version.release() == release).unwrap_or(newest);
-        }
-        Some((oldest.clone(), newest.clone()))
+        let kubelets = self.groups(cluster).filter(|group| group.key.component == Component::Kubelet);
+        let known: Vec<_> = kubelets.filter_map(|group| group.version.known()).collect();
+        span(&known)
     }
+}
+
+/// The oldest and the newest of `versions`, by how far they are on the way of an upgrade. Those that have no order, such as
+/// builds of two vendors, stand by their text.
+pub(super) fn span(versions: &[&KubeVersion]) -> Option<(KubeVersion, KubeVersion)> {
+    let order =
+        |a: &&&KubeVersion, b: &&&KubeVersion| a.progress(b).then_with(|| a.to_string().cmp(&b.to_string()));
+    let (oldest, newest) = (versions.iter().min_by(order)?, versions.iter().max_by(order)?);
+    Some(((*oldest).clone(), (*newest).clone()))
 }
 
 impl GroupKey {

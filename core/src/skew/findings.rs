@@ -3,6 +3,7 @@
 //! Here belong the words; whether something is wrong is decided by [`super::policy`] before. The invariant: a finding's
 //! id names rule, component, pool and version, is unique, and stays the same as long as the finding does.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::policy::{self, Judgement, Policy, Rule, Servers, may_update_in_place};
@@ -49,6 +50,8 @@ pub struct SkewFinding {
     pub count: usize,
     /// The first few names, sorted.
     pub samples: Vec<Arc<str>>,
+    /// It is newer than what it talks to allows, so it is not what has to be upgraded.
+    pub too_new: bool,
     /// What it is, in one line.
     pub message: String,
     /// What to do about it, in one line.
@@ -66,10 +69,31 @@ pub(super) fn of(
     // While kube-apiservers of two minors serve, an upgrade is under way, also where a controller meets one of them alone.
     let even = servers.is_none_or(|servers| servers.oldest == servers.newest);
     let pairs = if servers.is_none() { proxies_far_from_their_kubelet(cluster, policy) } else { Vec::new() };
-    unique(spread.into_iter().chain(rows.iter().filter_map(|row| of_row(row, even))).chain(pairs))
+    unique(spread.into_iter().chain(of_rows(rows, even)).chain(pairs))
 }
 
-/// The findings by id. Those of one id, made for different kube-apiservers, become one with their counts added up.
+/// Those of `rows`. Rows that differ only in the kube-apiservers that they meet have one together, in the words of the
+/// row of which most is asked.
+fn of_rows(rows: &[Row], even: bool) -> Vec<SkewFinding> {
+    let mut alike: BTreeMap<String, Vec<(SkewFinding, &Row)>> = BTreeMap::new();
+    for row in rows {
+        if let Some(finding) = of_row(row, row.count, even) {
+            alike.entry(finding.id.clone()).or_default().push((finding, row));
+        }
+    }
+    let together = |found: Vec<(SkewFinding, &Row)>| {
+        let count = found.iter().map(|(finding, _)| finding.count).sum();
+        let (_, strictest) = found.iter().min_by_key(|(finding, row)| (finding.severity, row.leeway()))?;
+        let told = of_row(strictest, count, even)?;
+        let mut samples: Vec<_> = found.into_iter().flat_map(|(finding, _)| finding.samples).collect();
+        samples.sort();
+        samples.truncate(SAMPLES);
+        Some(SkewFinding { samples, ..told })
+    };
+    alike.into_values().filter_map(together).collect()
+}
+
+/// The findings by id. Those of one id become one with their counts added up.
 pub(super) fn unique(findings: impl Iterator<Item = SkewFinding>) -> Vec<SkewFinding> {
     let mut all: Vec<SkewFinding> = findings.collect();
     all.sort_by(|a, b| (&a.id, &a.message).cmp(&(&b.id, &b.message)));
@@ -87,11 +111,12 @@ pub(super) fn unique(findings: impl Iterator<Item = SkewFinding>) -> Vec<SkewFin
     all
 }
 
-fn of_row(row: &Row, even: bool) -> Option<SkewFinding> {
+/// What is found about `count` components like those of `row`.
+fn of_row(row: &Row, count: usize, even: bool) -> Option<SkewFinding> {
     let judged = row.judged?;
     let servers = judged.servers;
     let mut rule = judged.rule?;
-    let Row { component, pool, version, count, .. } = row;
+    let Row { component, pool, version, .. } = row;
     let who = match component {
         Component::Kubectl => format!("{component} {version}"),
         _ => format!("{count} {component} {version} in pool {pool}"),
@@ -157,8 +182,9 @@ fn of_row(row: &Row, even: bool) -> Option<SkewFinding> {
         severity,
         rule,
         component: *component,
-        count: *count,
+        count,
         samples: row.samples.clone(),
+        too_new: matches!(judged.judgement, Judgement::TooNew { .. }),
         message,
         remedy,
     })
@@ -198,6 +224,7 @@ fn spread(cluster: &Cluster, policy: &Policy, servers: Servers) -> Option<SkewFi
         rule,
         component: Component::KubeApiserver,
         count: oldest.len(),
+        too_new: false,
         message: format!(
             "kube-apiservers are {distance} minors apart ({} and {}); one is allowed",
             servers.oldest, servers.newest
@@ -219,6 +246,7 @@ fn proxies_far_from_their_kubelet(cluster: &Cluster, policy: &Policy) -> Vec<Ske
             component: Component::KubeProxy,
             count: 1,
             samples: vec![Arc::clone(&proxy.name)],
+            too_new: proxy.version.minor() > Some(kubelet),
             message: format!("kube-proxy {} is too far from its node's kubelet {kubelet}", proxy.version),
             remedy: "bring the older of the two forward".to_owned(),
         })

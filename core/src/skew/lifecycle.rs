@@ -193,6 +193,7 @@ fn finding(
         component: *counts.keys().next()?,
         count: counts.values().sum(),
         samples,
+        too_new: false,
         message: format!("{message}: {}", who.join(", ")),
         remedy,
     })

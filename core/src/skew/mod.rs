@@ -4,7 +4,7 @@
 //! function to a whole [`Cluster`](crate::cluster::Cluster), groups what it sees, and says what is wrong
 //! (`findings.rs`) and what is in the way of the next minor (`next.rs`). [`lifecycle`] knows when maintenance ends.
 //! Nothing here says how to print or store a judgement. The invariant: adding a component never removes a violation,
-//! unless it is the one kube-apiserver that another talks to, and an unknown version never adds one; it only makes the
+//! unless it tells which kube-apiserver another talks to, and an unknown version never adds one; it only makes the
 //! verdict [`Verdict::Unknown`] where no violation is certain.
 
 mod assess;

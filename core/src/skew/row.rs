@@ -3,13 +3,14 @@
 //! Here belongs the judgement of one group, from its census and the kube-apiservers that it meets; what a person is
 //! told of it is in `findings.rs`. The invariant: a row without a known version is judged by no rule.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::census::GroupCount;
 use super::policy::{Judgement, Policy, Rule, RuleSubject, Running, Servers};
 use super::verdict::Standing;
 use crate::cluster::{Component, Evidence};
-use crate::version::{Observed, Unknown};
+use crate::version::{Minor, Observed, Unknown};
 
 /// Components of one kind, pool and version, which was read in the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,16 @@ impl Row {
     /// Whether its version is numbered by its makers and says nothing of Kubernetes: no rule can be applied to it.
     pub fn has_own_numbers(&self) -> bool {
         matches!(self.version, Observed::Unknown(Unknown::OwnNumber(_)))
+    }
+
+    /// How much the kube-apiservers that it meets ask of it: the less, the more they ask.
+    pub(super) fn leeway(&self) -> Option<(Option<Minor>, Option<Reverse<Minor>>)> {
+        let Judged { servers, judgement, .. } = self.judged?;
+        Some(match judgement {
+            Judgement::TooNew { ceiling } | Judgement::Undecided { ceiling } => (Some(ceiling), None),
+            Judgement::TooOld { floor } => (None, Some(Reverse(floor))),
+            Judgement::Within { .. } => (None, Some(Reverse(servers.newest_emulated))),
+        })
     }
 
     /// Minors ahead of the oldest kube-apiserver that it meets, where that is too far; 0 where the row is not too new, and

@@ -4,7 +4,7 @@
 //! which of them a component talks to. What they allow it is decided by [`super::policy`]. The invariant: where a
 //! component's own kube-apiservers cannot be told, it meets all of them, which allows least.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::one_service::{OneService, comes_with_kubelet};
@@ -42,6 +42,10 @@ pub(crate) fn effective(server: &Instance) -> Option<Effective> {
     Some(said.unwrap_or(Effective::plain(binary)))
 }
 
+/// The first minor of kubeadm that has every kubelet of a control plane talk to the kube-apiserver of its own node
+/// (`ControlPlaneKubeletLocalMode`, locked).
+const KUBEADM_LOCAL_SINCE: Minor = Minor::new(1, 35);
+
 /// The kube-apiservers of one node.
 #[derive(Clone, Copy, Debug)]
 struct NodesOwn {
@@ -49,6 +53,16 @@ struct NodesOwn {
     known: Option<Servers>,
     /// The node's kubelet is one service with them.
     one_service: bool,
+    /// kubeadm has made them: the node's controllers talk to them and to no others, and are no service with the kubelet.
+    kubeadm: bool,
+}
+
+impl NodesOwn {
+    /// Whether the node's kubelet talks to them and to no others.
+    fn serve_kubelet(&self) -> bool {
+        let is_local = |known: Servers| known.oldest >= KUBEADM_LOCAL_SINCE;
+        self.one_service || self.kubeadm && self.known.is_some_and(is_local)
+    }
 }
 
 /// Who meets which kube-apiservers.
@@ -69,15 +83,25 @@ impl Meetings {
                 on.entry(node).or_default().push(server);
             }
         }
+        let controllers = [Component::KubeControllerManager, Component::KubeScheduler];
+        let local = controllers.into_iter().flat_map(|component| cluster.of(component));
+        let local = local.filter(|instance| instance.reach == Reach::Local);
+        let local: BTreeSet<&Arc<str>> = local.filter_map(|instance| instance.node.as_ref()).collect();
         let own = on.into_iter().map(|(node, servers)| {
             let known = Servers::of(servers.into_iter().filter_map(effective));
-            (Arc::clone(node), NodesOwn { known, one_service: one_service.has(node) })
+            let one_service = one_service.has(node);
+            let kubeadm = !one_service && local.contains(node);
+            (Arc::clone(node), NodesOwn { known, one_service, kubeadm })
         });
         Self { all: servers_of(cluster), own: own.collect() }
     }
 
     /// The kube-apiservers that `instance` talks to. Where its own cannot be told, all of them: that allows least.
     pub(super) fn of_instance(&self, instance: &Instance) -> Met {
+        // kube-apiservers are compared with one another.
+        if instance.component == Component::KubeApiserver {
+            return Met::All;
+        }
         let along = comes_with_kubelet(instance);
         if instance.reach == Reach::Any && !along {
             return Met::All;
@@ -87,9 +111,10 @@ impl Meetings {
         self.met(own, instance.version.minor())
     }
 
-    /// The kube-apiservers that the kubelet of `node` talks to: its own where both are one service, else any.
+    /// The kube-apiservers that the kubelet of `node` talks to: its own where both are one service or of kubeadm, else
+    /// any. That is what is so now; how far a kubelet may be upgraded is told by [`kubelets_ceiling`] alone.
     pub(super) fn of_kubelet(&self, node: &Node) -> Met {
-        let own = self.own.get(&node.name).filter(|own| own.one_service);
+        let own = self.own.get(&node.name).filter(|own| own.serve_kubelet());
         self.met(own, node.kubelet.minor())
     }
 

@@ -79,6 +79,42 @@ fn mixed_apiservers_narrow_what_is_allowed() {
 }
 
 #[test]
+fn one_finding_of_two_kube_apiservers_counts_all_and_asks_for_what_suits_both() {
+    let mut cluster = cluster(&["v1.36.4", "v1.37.1"], "v1.36.4", &[]);
+    let mut instances: Vec<_> = cluster.of(Component::KubeApiserver).cloned().collect();
+    for node in ["cp-1", "cp-2"] {
+        let old = instance(Component::KubeControllerManager, node, "v1.34.1");
+        instances.push(crate::cluster::Instance { reach: Reach::Local, ..old });
+    }
+    cluster.set_instances(instances);
+    check(
+        &cluster,
+        &expect![[r#"
+            supported False, behind None of None, 2 violations, 0 unknown
+            Unsupported R5/kube-controller-manager/control-plane/v1.34.1: 2 kube-controller-manager v1.34.1 in pool control-plane: too old for kube-apiserver 1.37, which allows 1.36 or newer (cp-1, cp-2)
+            next Some("1.38") False
+            - kube-apiservers are at 1.36 and 1.37: finish that upgrade first
+        "#]],
+    );
+}
+
+#[test]
+fn versions_span_from_what_is_least_far_to_what_is_farthest() {
+    for (kubelets, expected) in [
+        (&["v1.37.0", "v1.37.0-rc.1"][..], ["v1.37.0-rc.1", "v1.37.0"]),
+        (&["v1.36.4+k3s1", "v1.36.4+k3s2", "v1.36.4+k3s1"], ["v1.36.4+k3s1", "v1.36.4+k3s2"]),
+        (&["v1.36.4+k3s10", "v1.36.4+k3s9"], ["v1.36.4+k3s9", "v1.36.4+k3s10"]),
+        (&["v1.36.4-gke.1", "v1.36.4-eks-2"], ["v1.36.4-eks-2", "v1.36.4-gke.1"]),
+        (&["v1.35.1", "v1.36.0"], ["v1.35.1", "v1.36.0"]),
+    ] {
+        let judged = assess(&cluster(kubelets, "v1.36.4", kubelets), &Policy::default());
+        for (oldest, newest) in [judged.kubelets.unwrap(), judged.servers.unwrap()] {
+            assert_eq!([oldest.to_string(), newest.to_string()], expected, "{kubelets:?}");
+        }
+    }
+}
+
+#[test]
 fn apiservers_two_minors_apart() {
     check(
         &cluster(&["v1.37.1", "v1.35.4"], "v1.35.4", &[]),

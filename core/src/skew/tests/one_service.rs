@@ -64,6 +64,33 @@ fn what_is_one_service_with_a_kube_apiserver_is_compared_with_that_one() {
 }
 
 #[test]
+fn a_kubelet_of_kubeadm_is_compared_with_its_own_kube_apiserver_since_that_is_what_it_talks_to() {
+    let kubeadm = halfway(["v1.37.1", "v1.36.4"]);
+    assert_eq!(standing(&kubeadm, Component::Kubelet, "v1.37.1"), Standing::Transitional);
+    assert_eq!(kubelets_ceiling(&kubeadm), Some(Minor::new(1, 36)), "for upgrades the oldest counts");
+    let mut ahead = kubeadm;
+    ahead.change_node("cp-2", |node| node.kubelet = Observed::from_report("v1.37.1"));
+    let judged = assess(&ahead, &Policy::default());
+    let kubelets = judged.unsupported().filter(|finding| finding.component == Component::Kubelet);
+    let names: Vec<_> = kubelets.flat_map(|finding| finding.samples.clone()).collect();
+    assert_eq!(names, ["cp-2".into()], "its own is older");
+    // Before 1.35 it was a choice.
+    assert!(!unsupported(&halfway(["v1.35.1", "v1.34.4"])).contains(&Component::Kubelet));
+    assert!(unsupported(&halfway(["v1.34.1", "v1.33.4"])).contains(&Component::Kubelet));
+}
+
+/// The kube-apiserver is told by the kubelet of the same process.
+#[test]
+fn the_kube_apiservers_of_k3s_are_compared_with_one_another() {
+    let judged = assess(&k3s(), &Policy::default());
+    let behind = |version: &str| {
+        let is = |row: &&Row| row.component == Component::KubeApiserver && row.version.to_string() == version;
+        judged.rows.iter().find(is).unwrap().behind
+    };
+    assert_eq!([behind(K3S[0]), behind(K3S[1])], [Some(0), Some(1)]);
+}
+
+#[test]
 fn a_kubelet_that_is_newer_than_its_own_kube_apiserver_is_unsupported() {
     for (mut cluster, builds) in [(halfway(RKE2), RKE2), (k3s(), K3S)] {
         cluster.change_node("cp-2", |node| node.kubelet = Observed::from_report(builds[0]));
@@ -92,9 +119,13 @@ fn what_is_one_service_with_a_silent_kube_apiserver_is_not_called_unsupported() 
 
 #[test]
 fn what_may_talk_to_any_kube_apiserver_is_compared_with_all() {
-    // kubeadm leaves the kubelet to its package, and kube-proxy to a DaemonSet.
+    // kubeadm leaves kube-proxy to a DaemonSet.
     let kubeadm = halfway(["v1.37.1", "v1.36.4"]);
-    assert_eq!(unsupported(&kubeadm), [Component::Kubelet, Component::KubeProxy]);
+    assert_eq!(unsupported(&kubeadm), [Component::KubeProxy]);
+    // Somebody else's control plane, of which it is not known whom its parts talk to.
+    let mut unknown = kubeadm;
+    unknown.change_instances(|instance| instance.reach = Reach::Any);
+    assert!(unsupported(&unknown).contains(&Component::Kubelet));
     // A kube-proxy of somebody else on a server of RKE2, and one of RKE2's images on a server of kubeadm.
     for (builds, build) in [(RKE2, "v1.37.1"), (["v1.37.1", "v1.36.4"], RKE2[0])] {
         let mut cluster = halfway(builds);
