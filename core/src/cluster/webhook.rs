@@ -13,7 +13,7 @@ pub struct Webhook {
     pub name: Arc<str>,
     /// `matchPolicy: Exact`: it sees only the API versions that its rules list.
     pub exact: bool,
-    /// Some rule of it lists API versions instead of `*`.
+    /// Some rule of it lists API versions of Kubernetes instead of `*`.
     pub lists_versions: bool,
     /// `failurePolicy: Fail`: what it cannot answer is refused.
     pub fails_closed: bool,

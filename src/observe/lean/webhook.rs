@@ -46,7 +46,19 @@ struct Hook {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WebhookRule {
+    api_groups: Option<Vec<String>>,
     api_versions: Option<Vec<String>>,
+}
+
+impl WebhookRule {
+    /// Whether a new minor of Kubernetes may bring versions that it does not list. APIs of others, such as
+    /// `cert-manager.io`, come with their own software.
+    fn misses_versions(&self) -> bool {
+        let is_of_others = |group: &String| group.contains('.') && !group.ends_with(".k8s.io");
+        let groups = self.api_groups.as_deref().unwrap_or_default();
+        let of_others = !groups.is_empty() && groups.iter().all(is_of_others);
+        !of_others && !self.api_versions.iter().flatten().any(|version| version == "*")
+    }
 }
 
 /// What is kept of a configuration.
@@ -57,14 +69,13 @@ pub type WebhooksSeen = Arc<[Webhook]>;
 fn kept(metadata: &ObjectMeta, hooks: Option<Vec<Hook>>, names: &mut Interner) -> WebhooksSeen {
     let configuration = names.text(metadata.name.as_deref().unwrap_or_default());
     let hooks = hooks.unwrap_or_default().into_iter();
-    let lists = |rule: &WebhookRule| !rule.api_versions.iter().flatten().any(|version| version == "*");
     hooks
         .map(|hook| Webhook {
             configuration: Arc::clone(&configuration),
             // A server checks the name; a file may hold anything.
             name: escape(hook.name.as_deref().unwrap_or_default()).into(),
             exact: hook.match_policy.as_deref() == Some("Exact"),
-            lists_versions: hook.rules.iter().flatten().any(lists),
+            lists_versions: hook.rules.iter().flatten().any(WebhookRule::misses_versions),
             fails_closed: hook.failure_policy.as_deref() != Some("Ignore"),
         })
         .collect()
@@ -92,5 +103,33 @@ impl Watched for MutatingWebhooks {
 
     fn wakes(before: &Self::Kept, after: &Self::Kept) -> bool {
         before != after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_versions_of_kubernetes_itself_come_with_a_new_minor() {
+        let lists = |groups: &[&str], versions: &[&str]| {
+            let hooks = serde_json::json!({"metadata": {"name": "w"}, "webhooks": [
+                {"name": "v", "rules": [{"apiGroups": groups, "apiVersions": versions}]}]});
+            let hooks: ValidatingWebhooks = serde_json::from_value(hooks).unwrap();
+            hooks.keep(&mut Interner::default())[0].lists_versions
+        };
+        for (groups, expected) in [
+            (&[""][..], true),
+            (&["apps"], true),
+            (&["*"], true),
+            (&[], true),
+            (&["networking.k8s.io"], true),
+            (&["cert-manager.io"], false),
+            (&["cert-manager.io", "acme.cert-manager.io"], false),
+            (&["cert-manager.io", "apps"], true),
+        ] {
+            assert_eq!(lists(groups, &["v1"]), expected, "{groups:?}");
+            assert!(!lists(groups, &["*"]), "{groups:?}");
+        }
     }
 }
