@@ -68,9 +68,34 @@ impl Pod {
         !self.mirror && self.owner.as_ref().is_some_and(|owner| *owner.kind != *"DaemonSet")
     }
 
+    /// Whether it neither has finished nor is on its way out.
+    pub fn stays(&self) -> bool {
+        self.phase != Phase::Finished && self.deleting().is_none()
+    }
+
     /// `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A port of its node that a pod takes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostPort {
+    /// `hostPort`.
+    pub port: u16,
+    /// `protocol`: `TCP` where the pod does not say it.
+    pub protocol: Arc<str>,
+    /// `hostIP`; `None` for every address of the node.
+    pub address: Option<Arc<str>>,
+}
+
+impl HostPort {
+    /// Whether a node has not both, as the scheduler's plugin `NodePorts` has it.
+    pub fn collides(&self, other: &Self) -> bool {
+        let apart =
+            self.address.as_ref().zip(other.address.as_ref()).is_some_and(|(own, their)| own != their);
+        self.port == other.port && self.protocol == other.protocol && !apart
     }
 }
 

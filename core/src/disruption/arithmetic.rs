@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::{Budget, Cluster, Demand, Disrupted, Pod, Quantity, Scale, Surroundings};
+use crate::cluster::{Budget, Cluster, Demand, Disrupted, Phase, Pod, Quantity, Scale, Surroundings};
 
 /// How long the controller leaves an evicted pod that is not deleted out of `currentHealthy`.
 pub const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
@@ -85,6 +85,31 @@ pub fn compute(
     Ok(Numbers { allowed, healthy, desired, expected })
 }
 
+/// The same with as many `expected` as may be healthy at once when the controllers of `pods` have made all of theirs. A
+/// plain `minAvailable` counts every pod that exists, so its `expectedPods` has those that have finished, too, and those
+/// whose replacements are there already.
+///
+/// # Errors
+/// [`Unsynced`].
+pub fn in_the_long_run(
+    budget: &Budget,
+    pods: &[&Pod],
+    surroundings: &Surroundings,
+    now: Timestamp,
+) -> Result<Numbers, Unsynced> {
+    let numbers = compute(budget, pods, surroundings, now)?;
+    if !matches!(budget.demand, Demand::MinAvailable(Quantity::Count(_))) {
+        return Ok(numbers);
+    }
+    // Its controller may make one that goes again, as a StatefulSet does, and leaves one that has finished.
+    let may_be_healthy = |pod: &Pod, scale: Option<&Scale>| match scale {
+        None | Some(Scale::Gone) => pod.stays(),
+        Some(_) => pod.deleting().is_some() || pod.phase != Phase::Finished,
+    };
+    let there = count(pods.iter().filter(|pod| pod.stays()).count());
+    Ok(Numbers { expected: there.max(made(pods, surroundings, may_be_healthy)), ..numbers })
+}
+
 /// `expectedPods` and `desiredHealthy`.
 fn expected(budget: &Budget, pods: &[&Pod], surroundings: &Surroundings) -> Result<(i64, i64), Unsynced> {
     match budget.demand {
@@ -103,11 +128,28 @@ fn expected(budget: &Budget, pods: &[&Pod], surroundings: &Surroundings) -> Resu
     }
 }
 
-/// Whether the disruption controller can compute `budget` by itself again soon, which it cannot now as `message` says:
-/// it finds no controller of a pod that is on its way out. Another such pod is named when that one is gone.
-pub fn sync_passes(cluster: &Cluster, budget: &Budget, message: &str) -> bool {
-    let named = message.split_once(NO_CONTROLLERS).and_then(|(_, pod)| pod.split('"').nth(1));
-    named.and_then(|pod| cluster.pod(&budget.namespace, pod)).is_some_and(|pod| pod.deleting().is_some())
+/// Whether the disruption controller can compute a budget by itself again soon, which it cannot now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncPasses {
+    /// As far as is known, not before somebody changes something.
+    No,
+    /// It finds no controller of a pod that is on its way out. Another such pod is named when that one is gone.
+    WhenPodIsGone,
+    /// It finds no controller of a pod that is not seen: the pod may be on its way out, or gone.
+    Perhaps,
+}
+
+impl SyncPasses {
+    /// Of `budget`, which cannot be computed now, as `message` says.
+    pub fn of(cluster: &Cluster, budget: &Budget, message: &str) -> Self {
+        let named = message.split_once(NO_CONTROLLERS).and_then(|(_, pod)| pod.split('"').nth(1));
+        let Some(named) = named else { return Self::No };
+        match cluster.pod(&budget.namespace, named) {
+            Some(pod) if pod.deleting().is_some() => Self::WhenPodIsGone,
+            Some(_) => Self::No,
+            None => Self::Perhaps,
+        }
+    }
 }
 
 /// How many pods `budget` will expect once the controllers of `pods` (those it selects) have made all of theirs, as far
@@ -116,15 +158,20 @@ pub fn expected_later(budget: &Budget, pods: &[&Pod], surroundings: &Surrounding
     let (Demand::MinAvailable(Quantity::Count(_)), Some(_)) = (budget.demand, &surroundings.workloads) else {
         return None;
     };
+    Some(made(pods, surroundings, |_, _| true))
+}
+
+/// The sum of the known scales of the controllers of `pods`, and of the other pods those that `count`.
+fn made(pods: &[&Pod], surroundings: &Surroundings, counts: impl Fn(&Pod, Option<&Scale>) -> bool) -> i64 {
     let mut scales: BTreeMap<Arc<str>, i64> = BTreeMap::new();
     let mut others = 0;
     for pod in pods {
         match pod.owner.as_ref().map(|owner| surroundings.scale(&pod.namespace, owner)) {
             Some(Scale::Of(uid, replicas)) => _ = scales.insert(uid, replicas.into()),
-            _ => others += 1,
+            scale => others += i64::from(counts(pod, scale.as_ref())),
         }
     }
-    Some(scales.values().sum::<i64>().saturating_add(others))
+    scales.values().sum::<i64>().saturating_add(others)
 }
 
 /// The sum of the scales of the distinct controllers of `pods`; pods without one add nothing.

@@ -27,5 +27,5 @@ pub use mark::{CORDON_MANAGER, CordonMark};
 pub use memory::{Memory, Origin, PodMemory, Sent};
 pub use permit::{Budgets, Busy, Charge, Permit, Taken, WhenCounted};
 pub use pod_rule::{Behavior, PodRule};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, StatusLacks};
 pub use refused_requests::Refused;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::arithmetic::{expected_later, lost, sync_passes};
+use super::arithmetic::{SyncPasses, expected_later, lost};
 use super::budget_name::{BudgetName, budget_name};
-use super::refusal::Refusal;
-use crate::cluster::{Budget, Cluster, Phase, Pod, UnhealthyPolicy};
+use super::refusal::{Refusal, StatusLacks};
+use crate::cluster::{Budget, Cluster, Demand, Phase, Pod, Quantity, UnhealthyPolicy};
 
 /// The handler refuses when more evicted pods than this are not seen deleted (`MaxDisruptedPodSize`).
 const MAX_DISRUPTED: usize = 2000;
@@ -236,8 +236,20 @@ impl<'a> Budgets<'a> {
     }
 
     fn sync_failed(&self, budget: &Budget, message: &Arc<str>) -> Refusal {
-        let passes = sync_passes(self.cluster, budget, message);
+        let passes = SyncPasses::of(self.cluster, budget, message);
         Refusal::SyncFailed { budget: budget_name(budget), message: Arc::clone(message), passes }
+    }
+
+    /// Whether `budget`, which selects `pod`, expects no pod though it will when the disruption controller counts again.
+    fn expects_too_few(&self, budget: &Budget, pod: &Pod) -> bool {
+        let counts = |pod: &Pod| match budget.demand {
+            Demand::Nothing | Demand::Unreadable => false,
+            Demand::MinAvailable(Quantity::Count(_)) => true,
+            // Pods without a controller are never expected.
+            Demand::MinAvailable(_) | Demand::MaxUnavailable(_) => pod.owner.is_some(),
+        };
+        let others = || self.cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod));
+        budget.expected_pods <= 0 && (counts(pod) || others().any(|other| other.stays() && counts(other)))
     }
 
     /// How many more pods `budget` will expect, where that is known: the controllers of those that it selects have yet
@@ -263,10 +275,12 @@ impl<'a> Budgets<'a> {
     fn allows(&self, budget: &Budget, pod: &Pod, busy: Option<&Busy>) -> Result<(), Refusal> {
         let key = budget_name(budget);
         if budget.observed_generation < budget.generation {
+            let computed = budget.observed_generation > 0;
+            let lacks = if computed { StatusLacks::Change } else { StatusLacks::All };
             // A controller that cannot compute a budget does not write observedGeneration; the condition says why.
             return Err(match &budget.sync_failed {
                 Some(message) => self.sync_failed(budget, message),
-                None => Refusal::Stale { budget: key, computed: budget.observed_generation > 0 },
+                None => Refusal::Stale { budget: key, lacks },
             });
         }
         if budget.disruptions_allowed < 0 || budget.disrupted.len() > MAX_DISRUPTED {
@@ -276,6 +290,9 @@ impl<'a> Budgets<'a> {
         if budget.disruptions_allowed == 0 {
             return Err(match &budget.sync_failed {
                 Some(message) => self.sync_failed(budget, message),
+                None if self.expects_too_few(budget, pod) => {
+                    Refusal::Stale { budget: key, lacks: StatusLacks::Pods }
+                }
                 None => Refusal::Exhausted {
                     budget: key,
                     healthy: budget.current_healthy,

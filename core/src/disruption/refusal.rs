@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::arithmetic::Lost;
+use super::arithmetic::{Lost, SyncPasses};
 use super::budget_name::BudgetName;
 use crate::text::plural;
 
@@ -37,15 +37,15 @@ pub enum Refusal {
         budget: BudgetName,
         /// The message of condition `DisruptionAllowed`.
         message: Arc<str>,
-        /// It is about a pod that is on its way out.
-        passes: bool,
+        /// Whether it passes by itself.
+        passes: SyncPasses,
     },
-    /// The budget's status is older than its spec.
+    /// The budget's status is older than its spec, or than its pods.
     Stale {
         /// The one whose status is behind.
         budget: BudgetName,
-        /// Whether the disruption controller has computed this budget before.
-        computed: bool,
+        /// What the status does not tell of.
+        lacks: StatusLacks,
     },
     /// The budget's status is one that the handler forbids to use.
     Broken {
@@ -73,6 +73,17 @@ pub enum Refusal {
     },
 }
 
+/// What a budget's status does not tell of yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusLacks {
+    /// Anything: the disruption controller has not computed it before.
+    All,
+    /// The last change of the spec.
+    Change,
+    /// The pods: it expects none.
+    Pods,
+}
+
 impl Refusal {
     /// The budget to name; where several select the pod, the first of them.
     pub fn budget(&self) -> Option<&BudgetName> {
@@ -92,7 +103,7 @@ impl Refusal {
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Exhausted { desired, expected, coming, .. } => *desired >= expected.saturating_add(*coming),
-            Self::SyncFailed { passes, .. } => !passes,
+            Self::SyncFailed { passes, .. } => *passes == SyncPasses::No,
             Self::Broken { .. } | Self::Overlapping { .. } | Self::UnknownPolicy { .. } => true,
             Self::Stale { .. } | Self::Queued { .. } => false,
         }
@@ -139,16 +150,26 @@ impl fmt::Display for Refusal {
             }
             Self::SyncFailed { budget, message, passes } => {
                 write!(f, "PDB {} failed to sync: {message}", show(budget))?;
-                if *passes { f.write_str(", which is terminating") } else { Ok(()) }
+                if *passes == SyncPasses::WhenPodIsGone {
+                    f.write_str(", which is terminating")
+                } else {
+                    Ok(())
+                }
             }
-            Self::Stale { budget, computed: false } => write!(
+            Self::Stale { budget, lacks: StatusLacks::All } => write!(
                 f,
                 "PDB {} has no status: the disruption controller has not computed it yet, or does not run",
                 show(budget)
             ),
-            Self::Stale { budget, .. } => {
+            Self::Stale { budget, lacks: StatusLacks::Change } => {
                 write!(f, "PDB {} was changed and its status is not computed yet", show(budget))
             }
+            Self::Stale { budget, lacks: StatusLacks::Pods } => write!(
+                f,
+                "PDB {} expects 0 pods, though it selects this one: the disruption controller has not counted it yet, or \
+                 does not run",
+                show(budget)
+            ),
             Self::Broken { budget, allowed, disrupted } => write!(
                 f,
                 "PDB {} has a broken status ({allowed} allowed, {disrupted} disrupted pods), which the server refuses",
@@ -173,7 +194,7 @@ mod tests {
 
     use super::super::Budgets;
     use super::Refusal;
-    use crate::cluster::{Budget, Parts, Pod, Surroundings, Traits, Workload};
+    use crate::cluster::{Budget, Demand, Parts, Pod, Quantity, Surroundings, Traits, Workload};
     use crate::fixture::{at, budget, of, pod, terminating};
 
     #[test]
@@ -250,6 +271,30 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_that_expects_no_pod_passes_unless_it_never_will() {
+        let of = |demand, owned: bool| {
+            let mut cart = pod("cart", 1, "n-1");
+            cart.owner = cart.owner.filter(|_| owned);
+            let seen = Budget { demand, expected_pods: 0, ..budget("cart", 0, 0, 0) };
+            Budgets::new(&of(std::slice::from_ref(&cart), &[seen]), BTreeMap::new(), at(0))
+                .take(&cart)
+                .unwrap_err()
+        };
+        let one = Quantity::Count(1);
+        for (demand, owned, lasts) in [
+            (Demand::MaxUnavailable(one), true, false),
+            (Demand::MaxUnavailable(one), false, true),
+            (Demand::MinAvailable(one), false, false),
+            (Demand::Nothing, true, true),
+        ] {
+            assert_eq!(of(demand, owned).is_lasting(), lasts, "{demand} {owned}");
+        }
+        assert!(
+            of(Demand::MaxUnavailable(one), true).to_string().starts_with("PDB shop/cart expects 0 pods, ")
+        );
+    }
+
+    #[test]
     fn a_budget_that_fails_for_a_pod_on_its_way_out_passes() {
         let of = |message: &str| {
             refused(Parts {
@@ -261,5 +306,9 @@ mod tests {
         assert!(!of("found no controllers for pod \"cart-2\"").is_lasting());
         assert!(of("found no controllers for pod \"cart-1\"").is_lasting(), "it stays");
         assert!(of("jobs.batch does not implement the scale subresource").is_lasting());
+        // A drain reads no pods of other nodes.
+        let unseen = of("found no controllers for pod \"cart-9\"");
+        assert!(!unseen.is_lasting());
+        assert!(unseen.to_string().ends_with("\"cart-9\""), "{unseen}");
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::arithmetic::{
-    NO_CONTROLLERS, Numbers, Unsynced, compute, expected_later, lost, sync_passes,
+    NO_CONTROLLERS, Numbers, SyncPasses, Unsynced, expected_later, in_the_long_run, lost,
 };
 use super::super::budget_name::{BudgetName, budget_name};
 use super::super::class::{Handling, class, handling, orphan};
@@ -141,7 +141,7 @@ impl<'a> BudgetSeen<'a> {
     fn of(cluster: &'a Cluster, budget: &'a Budget, question: &Question<'_>) -> Self {
         let pods: Vec<&Pod> = cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod)).collect();
         let guards = !pods.is_empty();
-        let numbers = compute(budget, &pods, cluster.surroundings(), question.now);
+        let numbers = in_the_long_run(budget, &pods, cluster.surroundings(), question.now);
         Self { cluster, budget, pods, guards, numbers, now: question.now }
     }
 
@@ -229,15 +229,26 @@ impl<'a> BudgetSeen<'a> {
                     self.no_scale(message)
                 }
                 Some(message) if message.contains(NO_CONTROLLERS) => {
-                    self.no_controller(message, sync_passes(self.cluster, self.budget, message))
+                    self.no_controller(message, self.is_about_a_pod_that_goes(message))
                 }
                 Some(message) => self.not_computable(message),
-                None if self.budget.observed_generation > 0 => {
+                None if !self.is_behind() => {
                     self.too_much(self.budget.expected_pods.into(), self.budget.desired_healthy.into())
                 }
                 None => None,
             },
         }
+    }
+
+    /// Whether its status is older than its spec, or was never computed.
+    fn is_behind(&self) -> bool {
+        let Budget { observed_generation, generation, .. } = *self.budget;
+        observed_generation < generation || observed_generation == 0
+    }
+
+    /// Whether the disruption controller finds no controller of a pod that is on its way out, as `message` says.
+    fn is_about_a_pod_that_goes(&self, message: &str) -> bool {
+        SyncPasses::of(self.cluster, self.budget, message) == SyncPasses::WhenPodIsGone
     }
 
     fn no_scale(&self, why: &str) -> Option<Cause> {
@@ -257,7 +268,7 @@ impl<'a> BudgetSeen<'a> {
 
     fn not_computable(&self, message: &str) -> Option<Cause> {
         let what = format!("the disruption controller cannot compute it: {message}");
-        if sync_passes(self.cluster, self.budget, message) {
+        if self.is_about_a_pod_that_goes(message) {
             let remedy = "wait for that pod, which is terminating";
             return Some(self.cause(Code::NotComputable, Outlook::NotNow, what, remedy));
         }
@@ -268,7 +279,7 @@ impl<'a> BudgetSeen<'a> {
     fn too_much(&self, expected: i64, desired: i64) -> Option<Cause> {
         let demand = self.budget.demand;
         // Pods that are to come make room; what is missing until then is told by the status.
-        if !self.guards || expected <= 0 || desired < expected.max(self.expected_later()) {
+        if !self.guards || expected <= 0 || desired < expected {
             return None;
         }
         let replicas = if expected == 1 { "1 replica".to_owned() } else { format!("{expected} replicas") };
@@ -305,17 +316,21 @@ impl<'a> BudgetSeen<'a> {
                 "see whether the disruption controller of kube-controller-manager runs",
             );
         }
-        if b.observed_generation < b.generation || b.observed_generation == 0 {
+        if self.is_behind() {
             let what = match b.observed_generation {
                 0 => "has no status: the disruption controller has not computed it yet, or does not run"
                     .to_owned(),
                 observed => format!("its status is of generation {observed}, its spec of {}", b.generation),
             };
-            let remedy =
-                "wait; if it stays, see whether the disruption controller of kube-controller-manager runs";
-            return Some(self.cause(Code::StatusLags, Outlook::NotNow, what, remedy));
+            return Some(self.lags(what));
         }
         None
+    }
+
+    fn lags(&self, what: String) -> Cause {
+        let remedy =
+            "wait; if it stays, see whether the disruption controller of kube-controller-manager runs";
+        self.cause(Code::StatusLags, Outlook::NotNow, what, remedy)
     }
 
     /// The numbers of the status.
@@ -339,8 +354,14 @@ impl<'a> BudgetSeen<'a> {
         if let Some(untold) = self.untold() {
             return Some(untold);
         }
-        if b.disruptions_allowed > 0 || b.expected_pods <= 0 {
+        if b.disruptions_allowed > 0 {
             return None;
+        }
+        if b.expected_pods <= 0 {
+            let pods = self.pods.iter().filter(|pod| pod.stays()).count();
+            let selects = plural(pods, "pod");
+            let what = format!("its status expects 0 pods, so it allows 0, though it selects {selects}");
+            return Some(self.lags(what)).filter(|_| pods > 0);
         }
         if let Some(message) = &b.sync_failed {
             return self.not_computable(message);

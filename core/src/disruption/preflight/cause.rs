@@ -186,7 +186,9 @@ impl Cause {
     /// Takes out of it what would act on a terminal: names and messages may come from a file that anybody wrote.
     pub fn harmless(&mut self) {
         let shared = |text: &mut Arc<str>| *text = text::harmless(text).into();
-        self.what = text::harmless(&self.what);
+        for text in [&mut self.what, &mut self.remedy] {
+            *text = text::harmless(text);
+        }
         self.pods.iter_mut().for_each(|pod| *pod = text::harmless(pod));
         self.nodes.iter_mut().for_each(shared);
         [&mut self.object.namespace, &mut self.object.name].into_iter().for_each(shared);

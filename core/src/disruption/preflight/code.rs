@@ -33,7 +33,7 @@ pub enum Code {
     TooFewHealthy,
     /// A budget needs no pod, and none is ready.
     NeverHealthy,
-    /// A budget's status is older than its spec.
+    /// A budget's status is older than its spec or its pods.
     StatusLags,
     /// Pods of a budget find no node.
     PodsWithoutNode,

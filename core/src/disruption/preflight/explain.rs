@@ -151,6 +151,9 @@ pub fn budget(question: &Question<'_>, budget: &Budget) -> Explanation {
             budget.expected_pods,
             budget.desired_healthy
         ),
+        None if question.cluster.pods().any(|pod| budget.selects(pod)) => {
+            "expects no pod: those that it selects have finished or are terminating".to_owned()
+        }
         None => "selects no pod".to_owned(),
     };
     let pods = question.cluster.pods().filter(|pod| budget.selects(pod)).map(|pod| {

@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 
-use super::super::arithmetic::{Unsynced, compute};
+use super::super::arithmetic::{Unsynced, compute, in_the_long_run};
 use crate::cluster::{Budget, Demand, Pod, Quantity, Surroundings};
 use crate::text::plural;
 
@@ -50,7 +50,10 @@ impl StuckBudget<'_> {
             ways.extend(self.more_pods().map(WayOut::Pods));
         }
         // minAvailable as a number needs no controller's scale; but it does not follow when the number of pods changes.
-        let fewer = i32::try_from(self.pods.len()).ok().and_then(|pods| pods.checked_sub(1));
+        let none = Budget { demand: Demand::MinAvailable(Quantity::Count(0)), ..self.budget.clone() };
+        let numbers = in_the_long_run(&none, self.pods, self.surroundings, self.now);
+        let most = numbers.ok().and_then(|numbers| i32::try_from(numbers.expected).ok());
+        let fewer = most.and_then(|pods| pods.checked_sub(1));
         let fewer = fewer.filter(|fewer| *fewer >= 0 && ways.first() != Some(&one));
         let fewer = fewer.map(|fewer| Demand::MinAvailable(Quantity::Count(fewer)));
         ways.extend(fewer.filter(|fewer| self.allows(*fewer)).map(WayOut::Demand));
@@ -60,7 +63,7 @@ impl StuckBudget<'_> {
     /// Whether the budget would allow something with `demand`, when its pods are healthy.
     fn allows(&self, demand: Demand) -> bool {
         let budget = Budget { demand, ..self.budget.clone() };
-        match compute(&budget, self.pods, self.surroundings, self.now) {
+        match in_the_long_run(&budget, self.pods, self.surroundings, self.now) {
             // The pods were not read.
             _ if self.pods.is_empty() => matches!(demand, Demand::MaxUnavailable(_)) && self.has_scale(),
             Ok(numbers) => numbers.steady() > 0,
@@ -131,7 +134,8 @@ impl StuckBudget<'_> {
                 "set minAvailable 0, or delete the PDB: of one pod it can guard nothing".to_owned()
             }
             WayOut::Demand(Demand::MinAvailable(Quantity::Count(fewer))) => {
-                format!("set minAvailable {fewer}, one less than its {}", plural(self.pods.len(), "pod"))
+                let pods = usize::try_from(fewer).unwrap_or(0).saturating_add(1);
+                format!("set minAvailable {fewer}, one less than its {}", plural(pods, "pod"))
             }
             WayOut::Demand(demand) => format!("set {demand}"),
             WayOut::Pods(pods) if one_owner => format!("scale to {pods}"),
