@@ -25,7 +25,7 @@ mod surroundings;
 mod webhook;
 
 pub use budget::{Budget, Demand, Disrupted, Quantity, UnhealthyPolicy};
-pub use capacity::{Amounts, Capacity, Lack};
+pub use capacity::{Amounts, Capacity, Lack, VolumeZones};
 pub use component::Component;
 pub use evidence::Evidence;
 pub use incarnation::{RunMark, incarnation};
@@ -34,7 +34,7 @@ pub use leader::{Leader, Renewals};
 pub use name::{NamespacedName, Owner};
 pub use node::{CORDON_ANNOTATION, HOLD_ANNOTATION, Node, OUTDATED_TAINT};
 pub use placement::{AntiAffinityTerm, Namespaces, NodeSelectorTerm, Placement};
-pub use pod::{Phase, Pod, Traits};
+pub use pod::{HostPort, Phase, Pod, Traits};
 pub use reference::NodeRef;
 pub use sealed::{Cluster, Parts};
 pub use selector::{Expression, Selector};

@@ -273,6 +273,7 @@ pub(super) async fn preflight(args: PreflightArgs) -> Result<u8, String> {
     let question = Question {
         cluster: &seen.cluster,
         nodes,
+        at_once: 1,
         rules: &rules,
         timeout: Some(args.timeout).filter(|timeout| !timeout.is_zero()),
         now: seen.now,
@@ -305,7 +306,8 @@ pub(super) async fn explain(args: ExplainArgs) -> Result<u8, String> {
     let seen = survey(&args.place, "explain").await?;
     let rules = args.pods.rules();
     let cluster = &seen.cluster;
-    let question = Question { cluster, nodes: Vec::new(), rules: &rules, timeout: None, now: seen.now };
+    let question =
+        Question { cluster, nodes: Vec::new(), at_once: 1, rules: &rules, timeout: None, now: seen.now };
     let unseen = seen.survey.unseen_budgets();
     let mut subject = Vec::new();
     let explanation = match thing {

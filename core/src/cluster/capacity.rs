@@ -35,7 +35,16 @@ pub struct Capacity {
     /// `status.allocatable` of each node, by its name.
     pub offers: BTreeMap<Arc<str>, Amounts>,
     /// The zones in which a claim's volume can be mounted, where it is tied to some.
-    pub zones: BTreeMap<NamespacedName, Vec<Arc<str>>>,
+    pub zones: BTreeMap<NamespacedName, VolumeZones>,
+}
+
+/// The zones that a volume is tied to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeZones {
+    /// The label of Nodes by which its driver names zones.
+    pub label: Arc<str>,
+    /// Values of that label.
+    pub zones: Vec<Arc<str>>,
 }
 
 impl Capacity {

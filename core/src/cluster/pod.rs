@@ -123,7 +123,7 @@ pub struct Traits {
     /// It has `topologySpreadConstraints` with `DoNotSchedule` that count cordoned nodes.
     pub spread_counts_cordoned: bool,
     /// Ports of the node it takes.
-    pub host_ports: Vec<u16>,
+    pub host_ports: Vec<HostPort>,
     /// It has devices by `spec.resourceClaims`.
     pub device_claims: bool,
     /// Finalizers that keep the pod after its kubelet let it go. The Job controller's own is left out.

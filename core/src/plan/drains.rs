@@ -14,7 +14,7 @@ use super::finding_id::FindingCode;
 use super::forecast_input::ForecastInput;
 use super::node_pools::made_by_others;
 use super::waves::Wave;
-use crate::cluster::{Cluster, Node};
+use crate::cluster::Node;
 use crate::disruption::preflight::{Cause, Code, Outlook, Question, causes};
 use crate::drain::{DrainOptions, OnTimeout};
 use crate::text::harmless;
@@ -57,13 +57,10 @@ pub fn drain_findings(input: &ForecastInput<'_>) -> Vec<PlanFinding> {
     let moves = input.emptied();
     let nodes: Vec<&Node> = moves.keys().filter_map(|name| cluster.node(name)).collect();
     let timeout = Some(upgrade.drain.timeout);
-    let question = Question { cluster, nodes, rules, timeout, now };
-    let together = waves.iter().map(|waves| together(waves)).max().unwrap_or(0);
-    let mut findings: Vec<PlanFinding> = causes(&question)
-        .into_iter()
-        .filter(|cause| !is_of_all_at_once(cause, cluster, together))
-        .filter_map(|cause| finding(cause, &moves, &upgrade.drain))
-        .collect();
+    let at_once = waves.iter().map(|waves| together(waves)).max().unwrap_or(0);
+    let question = Question { cluster, nodes, at_once, rules, timeout, now };
+    let mut findings: Vec<PlanFinding> =
+        causes(&question).into_iter().filter_map(|cause| finding(cause, &moves, &upgrade.drain)).collect();
     accept(&mut findings, &upgrade.accepted, now);
     findings
 }
@@ -106,19 +103,6 @@ fn together(waves: &[Wave]) -> usize {
     groups.values().sum()
 }
 
-/// Whether `cause` holds only if all nodes were drained at once: a webhook that has pods on more nodes than go
-/// `together` keeps one of them.
-fn is_of_all_at_once(cause: &Cause, cluster: &Cluster, together: usize) -> bool {
-    let mut webhooks = cluster.surroundings().pod_webhooks.iter().flatten();
-    cause.code == Code::CreationWebhook
-        && webhooks.find(|webhook| webhook.name == cause.object.name).is_some_and(|webhook| {
-            let mut nodes: Vec<&Arc<str>> = webhook.endpoints.iter().flatten().collect();
-            nodes.sort();
-            nodes.dedup();
-            nodes.len() > together
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
@@ -126,7 +110,7 @@ mod tests {
     use super::super::hops::Plan;
     use super::*;
     use crate::cluster::{
-        Budget, Demand, Owner, Parts, PodWebhook, Quantity, Selector, Surroundings, Workload,
+        Budget, Cluster, Demand, Owner, Parts, PodWebhook, Quantity, Selector, Surroundings, Workload,
     };
     use crate::disruption::Rules;
     use crate::fixture::{at, budget, node, pod};
@@ -331,7 +315,7 @@ mod tests {
             with(&["n-1", "n-1"]),
             |_| {},
             &expect![[r#"
-                warns B14/Webhook//guard/pods: Webhook guard/pods: is asked about every pod that is created, fails closed, and has 2 endpoints ready, all on nodes that would be drained: its own replacement could not be created: run it on other nodes too, or let it fail open
+                warns B14/Webhook//guard/pods: Webhook guard/pods: is asked about every pod that is created, fails closed, and has ready endpoints on 1 node only, which would be drained: its own replacement could not be created: run it on other nodes too, or let it fail open
                 warns S1: the API is away for a while
             "#]],
         );
@@ -340,7 +324,7 @@ mod tests {
             with(&["n-1", "n-2"]),
             two_at_once,
             &expect![[r#"
-            warns B14/Webhook//guard/pods: Webhook guard/pods: is asked about every pod that is created, fails closed, and has 2 endpoints ready, all on nodes that would be drained: its own replacement could not be created: run it on other nodes too, or let it fail open
+            warns B14/Webhook//guard/pods: Webhook guard/pods: is asked about every pod that is created, fails closed, and has ready endpoints on 2 nodes only, which would be drained: its own replacement could not be created: run it on other nodes too, or let it fail open
             warns S1: the API is away for a while
         "#]],
         );
@@ -359,7 +343,7 @@ mod tests {
             parts,
             two_groups,
             &expect![[r#"
-                warns B14/Webhook//guard/pods: Webhook guard/pods: is asked about every pod that is created, fails closed, and has 2 endpoints ready, all on nodes that would be drained: its own replacement could not be created: run it on other nodes too, or let it fail open
+                warns B14/Webhook//guard/pods: Webhook guard/pods: is asked about every pod that is created, fails closed, and has ready endpoints on 2 nodes only, which would be drained: its own replacement could not be created: run it on other nodes too, or let it fail open
                 warns S1: the API is away for a while
             "#]],
         );

@@ -57,7 +57,7 @@ pub struct PlanTiming {
 pub fn timing(input: &ForecastInput<'_>, durations: &Durations, soaks: &[Soak]) -> PlanTiming {
     let ForecastInput { plan, waves, upgrade, cluster, rules, now } = *input;
     let nodes = input.emptied().into_keys().filter_map(|name| cluster.node(name)).collect();
-    let leaving = Leaving::of(&Question { cluster, nodes, rules, timeout: None, now });
+    let leaving = Leaving::of(&Question { cluster, nodes, at_once: 1, rules, timeout: None, now });
     let mut all = PlanTiming {
         bounds: Vec::new(),
         hops: Vec::new(),

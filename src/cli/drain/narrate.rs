@@ -31,8 +31,9 @@ impl Draining {
         let cluster = self.watches.cluster();
         let nodes = self.request.nodes.iter().filter_map(|name| cluster.node(name)).collect();
         let (rules, now) = (&self.request.policy.rules, self.clock.now());
-        let question = Question { cluster: &cluster, nodes, rules, timeout: None, now };
-        match forecast(&question, self.request.concurrency) {
+        let at_once = self.request.concurrency;
+        let question = Question { cluster: &cluster, nodes, at_once, rules, timeout: None, now };
+        match forecast(&question) {
             Some(forecast) => self.teller.foretell(forecast),
             None => Ok(()),
         }

@@ -6,13 +6,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::Selector;
+use evenkeel_core::cluster::{HostPort, Selector, VolumeZones};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::wire::{Condition, HOSTNAME_LABEL};
 
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+/// How the labels end by which drivers of local disks tell nodes apart: that of `TopoLVM`, two of `OpenEBS`, that of LINSTOR.
+const NODES_OWN: [&str; 4] = ["/node", "/nodename", "/nodeid", "/hostname"];
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -86,7 +88,22 @@ pub(super) struct PersistentVolumeClaimSource {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ContainerPort {
-    pub(super) host_port: Option<u16>,
+    host_port: Option<u16>,
+    protocol: Option<String>,
+    #[serde(rename = "hostIP")]
+    host_ip: Option<String>,
+}
+
+impl ContainerPort {
+    /// The port of the node that it takes, if it takes one.
+    pub(super) fn of_host(&self) -> Option<HostPort> {
+        let address = self.host_ip.as_deref().filter(|address| !matches!(*address, "" | "0.0.0.0"));
+        Some(HostPort {
+            port: self.host_port.filter(|port| *port > 0)?,
+            protocol: self.protocol.as_deref().filter(|of| !of.is_empty()).unwrap_or("TCP").into(),
+            address: address.map(Into::into),
+        })
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -198,10 +215,26 @@ impl NodeAffinity {
         })
     }
 
-    /// The zones that it allows, if it allows no others; else empty. Volume drivers have labels of their own for the
-    /// same zones (`topology.ebs.csi.aws.com/zone`).
-    pub(in super::super) fn zones(&self) -> Vec<Arc<str>> {
-        self.values(|term| values(term.match_expressions.as_ref(), |key| key.ends_with("/zone")))
+    /// The hosts on which a volume with this affinity can be mounted, if on no others; else empty. Drivers of local
+    /// disks have labels of their own for a node (`topology.topolvm.io/node`).
+    pub(super) fn hosts_of_volume(&self) -> Vec<Arc<str>> {
+        let hosts = self.hosts();
+        if !hosts.is_empty() {
+            return hosts;
+        }
+        let is_of_node = |key: &str| NODES_OWN.iter().any(|end| key.ends_with(end));
+        self.values(|term| values(term.match_expressions.as_ref(), is_of_node))
+    }
+
+    /// The zones in which a volume with this affinity can be mounted, if in no others. Drivers have labels of their own
+    /// for zones (`topology.ebs.csi.aws.com/zone`). A volume of no zone has an empty value there and is tied to none.
+    pub(super) fn zones_of_volume(&self) -> Option<VolumeZones> {
+        let all = self.required.iter().flat_map(|terms| terms.node_selector_terms.iter().flatten());
+        let mut keys = all.flat_map(|term| term.match_expressions.iter().flatten());
+        let label = keys.find_map(|one| one.key.as_deref().filter(|key| key.ends_with("/zone")))?;
+        let zones = self.values(|term| values(term.match_expressions.as_ref(), |key| key == label));
+        let is_tied = !zones.is_empty() && zones.iter().all(|zone| !zone.is_empty());
+        is_tied.then(|| VolumeZones { label: label.into(), zones })
     }
 
     fn values(&self, named: impl Fn(&NodeSelectorTerm) -> Option<Vec<String>>) -> Vec<Arc<str>> {

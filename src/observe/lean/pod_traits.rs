@@ -10,7 +10,9 @@ use evenkeel_core::cluster::Traits;
 use evenkeel_core::text::harmless;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::pod_spec::{PodAffinityTerm, PodSpec, PodStatus, Toleration, TopologySpreadConstraint};
+use super::pod_spec::{
+    ContainerPort, PodAffinityTerm, PodSpec, PodStatus, Toleration, TopologySpreadConstraint,
+};
 use super::wire::{HOSTNAME_LABEL, OPT_OUTS, condition, is_true};
 
 /// Label on an executor's Job and its pods: the UID of the `NodeUpgrade` that they work for.
@@ -95,7 +97,7 @@ pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> O
         tolerates_cordon,
         alone_on_host: apart.is_some_and(|terms| terms.iter().any(from_own_kind)),
         spread_counts_cordoned: spec.topology_spread_constraints.iter().flatten().any(counts_cordoned),
-        host_ports: ports.filter_map(|port| port.host_port).filter(|port| *port > 0).collect(),
+        host_ports: ports.filter_map(ContainerPort::of_host).collect(),
         device_claims: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         finalizers: finalizers.map(|finalizer| finalizer.as_str().into()).collect(),
         grace: spec.termination_grace_period_seconds.filter(|seconds| *seconds != USUAL_GRACE),

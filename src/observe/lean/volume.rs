@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use evenkeel_core::cluster::VolumeZones;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
@@ -45,8 +46,8 @@ pub struct VolumeSeen {
     pub claim: (Arc<str>, Arc<str>),
     /// On these hosts only, if not empty.
     pub hosts: Vec<Arc<str>>,
-    /// In these zones only, if not empty.
-    pub zones: Vec<Arc<str>>,
+    /// In these zones only, if it is tied to some.
+    pub zones: Option<VolumeZones>,
 }
 
 impl Watched for PersistentVolume {
@@ -60,8 +61,8 @@ impl Watched for PersistentVolume {
         Some(VolumeSeen {
             volume: text(self.metadata.name.as_deref()),
             claim: (names.text(claim.namespace.as_deref()?), claim.name.as_deref()?.into()),
-            hosts: affinity.map(NodeAffinity::hosts).unwrap_or_default(),
-            zones: affinity.map(NodeAffinity::zones).unwrap_or_default(),
+            hosts: affinity.map(NodeAffinity::hosts_of_volume).unwrap_or_default(),
+            zones: affinity.and_then(NodeAffinity::zones_of_volume),
         })
     }
 
@@ -84,11 +85,15 @@ mod tests {
                     {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]}}}});
             let volume: PersistentVolume = serde_json::from_value(volume).unwrap();
             let seen = volume.keep(&mut Interner::default()).unwrap();
-            (seen.hosts, seen.zones)
+            let zones = seen.zones.map(|tie| [vec![tie.label], tie.zones].concat());
+            (seen.hosts, zones.unwrap_or_default())
         };
         let texts = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect::<Vec<Arc<str>>>();
         assert_eq!(of("kubernetes.io/hostname", &["n-1"]), (texts(&["n-1"]), vec![]));
-        assert_eq!(of("topology.ebs.csi.aws.com/zone", &["b", "a"]), (vec![], texts(&["a", "b"])));
+        assert_eq!(of("topology.topolvm.io/node", &["n-1"]), (texts(&["n-1"]), vec![]));
+        let label = "topology.ebs.csi.aws.com/zone";
+        assert_eq!(of(label, &["b", "a"]), (vec![], texts(&[label, "a", "b"])));
+        assert_eq!(of("topology.disk.csi.azure.com/zone", &[""]), (vec![], vec![]), "a disk of no zone");
         assert_eq!(of("example.com/rack", &["7"]), (vec![], vec![]));
     }
 

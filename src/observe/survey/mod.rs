@@ -7,6 +7,7 @@
 mod placement;
 mod quantity;
 mod unread;
+mod webhooks;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use evenkeel_core::cluster::{
-    Autoscaler, Capacity, Cluster, FullQuota, Parts, Placement, PodWebhook, Surroundings, Workload,
+    Autoscaler, Capacity, Cluster, FullQuota, Parts, Placement, Surroundings, Workload,
 };
 use evenkeel_core::disruption::preflight::{Cause, ObjectKind};
 use evenkeel_core::version::escape;
@@ -29,6 +30,7 @@ use super::fold::{Fold, Watched as _};
 use super::interner::Interner;
 use super::lean::{Node, PersistentVolume, Pod, PodDisruptionBudget, VolumeSeen};
 use crate::clients::{one_line, within};
+use webhooks::{NamespaceLabels, WebhookSeen};
 use wire::NamespacedName;
 
 /// The paths that are listed, and whether a failure of the list ends the survey.
@@ -70,7 +72,8 @@ pub struct Survey {
     placements: BTreeMap<Arc<str>, Arc<Placement>>,
     known: placement::Known,
     terminating: Option<Vec<Arc<str>>>,
-    webhooks: Option<Vec<PodWebhook>>,
+    namespaces: NamespaceLabels,
+    webhooks: Option<Vec<WebhookSeen>>,
     endpoints: Option<BTreeMap<NamespacedName, Vec<Arc<str>>>>,
     quotas: Option<Vec<FullQuota>>,
     autoscalers: Option<Vec<Autoscaler>>,
@@ -131,6 +134,7 @@ impl Survey {
             placements: BTreeMap::new(),
             known: placement::Known::default(),
             terminating: None,
+            namespaces: NamespaceLabels::new(),
             webhooks: None,
             endpoints: None,
             quotas: None,
@@ -355,9 +359,7 @@ impl Survey {
                 let Some(seen) = object.keep(&mut Interner::default()) else { return };
                 let VolumeSeen { volume, claim, hosts, zones } = seen;
                 self.claims.insert(volume, claim.clone());
-                if !zones.is_empty() {
-                    self.capacity.zones.insert(claim.clone(), zones);
-                }
+                self.capacity.zones.extend(zones.map(|zones| (claim.clone(), zones)));
                 if !hosts.is_empty() {
                     volumes.insert(claim, hosts);
                 }
@@ -365,7 +367,9 @@ impl Survey {
             ("", "Namespace") => decoded::<wire::Object<serde::de::IgnoredAny>>(raw).map(|object| {
                 let terminating = self.terminating.get_or_insert_default();
                 let going = object.metadata.deletion_timestamp.is_some();
-                terminating.extend(object.metadata.name.filter(|_| going).map(Into::into));
+                let Some(name) = object.metadata.name.map(Arc::<str>::from) else { return };
+                terminating.extend(Some(Arc::clone(&name)).filter(|_| going));
+                self.namespaces.insert(name, object.metadata.labels.unwrap_or_default());
             }),
             ("", "ResourceQuota") => decoded(raw).map(|object| {
                 self.quotas.get_or_insert_default().extend(wire::quota(&object));
@@ -377,7 +381,7 @@ impl Survey {
                 "admissionregistration.k8s.io",
                 "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
             ) => decoded(raw).map(|object| {
-                self.webhooks.get_or_insert_default().extend(wire::webhooks(&object));
+                self.webhooks.get_or_insert_default().extend(webhooks::webhooks(&object));
             }),
             ("discovery.k8s.io", "EndpointSlice") => decoded(raw).map(|object| {
                 let all = self.endpoints.get_or_insert_default();
@@ -442,11 +446,7 @@ impl Survey {
 
     /// The cluster, sorted. Pods that are not bound are in it too; the name of their node is empty.
     pub fn cluster(&self) -> Cluster {
-        let mut webhooks = self.webhooks.clone();
-        for webhook in webhooks.iter_mut().flatten() {
-            let all = self.endpoints.as_ref().zip(webhook.service.as_ref());
-            webhook.endpoints = all.map(|(all, service)| all.get(service).cloned().unwrap_or_default());
-        }
+        let settled = |seen: &WebhookSeen| seen.settled(self.endpoints.as_ref(), &self.namespaces);
         Parts {
             nodes: self.nodes.values().map(|seen| seen.node.clone()).collect(),
             pods: self.pods.values().map(|seen| seen.pod.as_ref().clone()).collect(),
@@ -455,7 +455,7 @@ impl Survey {
                 workloads: self.workloads.as_ref().map(|all| all.iter().cloned().collect()),
                 volumes: self.volumes.clone(),
                 terminating: self.terminating.clone(),
-                pod_webhooks: webhooks,
+                pod_webhooks: self.webhooks.as_ref().map(|all| all.iter().map(settled).collect()),
                 full_quotas: self.quotas.clone(),
                 autoscalers: self.autoscalers.clone(),
                 claims: self.volumes.as_ref().map(|_| self.claims.clone()),

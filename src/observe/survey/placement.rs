@@ -59,7 +59,7 @@ struct PodAffinityTerm {
 /// Go writes `null` for what is empty.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct LabelSelector {
+pub(super) struct LabelSelector {
     match_labels: Option<BTreeMap<String, String>>,
     match_expressions: Option<Vec<Requirement>>,
 }
@@ -128,7 +128,7 @@ impl NodeSelectorTerm {
 }
 
 impl LabelSelector {
-    fn read(&self) -> Selector {
+    pub(super) fn read(&self) -> Selector {
         Selector {
             match_labels: self.match_labels.clone().unwrap_or_default(),
             match_expressions: requirements(self.match_expressions.as_ref()),

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_core::cluster::{Amounts, Autoscaler, FullQuota, Owner, PodWebhook, Workload};
+use evenkeel_core::cluster::{Amounts, Autoscaler, FullQuota, Owner, Workload};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::super::lean::meta;
 use super::placement::Affinity;
@@ -25,7 +26,7 @@ pub(super) struct Object<Spec> {
     pub(super) spec: Option<Spec>,
 }
 
-fn text(value: Option<&String>) -> Arc<str> {
+pub(super) fn text(value: Option<&String>) -> Arc<str> {
     value.map(String::as_str).unwrap_or_default().into()
 }
 
@@ -195,7 +196,15 @@ pub(super) fn offers(node: &Offering) -> Option<Amounts> {
 pub(super) struct Quota {
     #[serde(default, deserialize_with = "meta")]
     metadata: ObjectMeta,
+    spec: Option<QuotaSpec>,
     status: Option<QuotaStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct QuotaSpec {
+    scopes: Option<Vec<IgnoredAny>>,
+    scope_selector: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -205,14 +214,20 @@ struct QuotaStatus {
     used: Option<BTreeMap<String, String>>,
 }
 
-/// A `ResourceQuota` that limits pods and is used up; `None` for any other.
+/// A `ResourceQuota` that limits pods and is used up; `None` for any other. One with scopes is about some pods only, and
+/// which those are is not looked for.
 pub(super) fn quota(object: &Quota) -> Option<FullQuota> {
+    let has_scopes = |spec: &QuotaSpec| {
+        spec.scope_selector.is_some() || spec.scopes.as_ref().is_some_and(|all| !all.is_empty())
+    };
+    if object.spec.as_ref().is_some_and(has_scopes) {
+        return None;
+    }
     let status = object.status.as_ref()?;
     let (hard, used) = (status.hard.as_ref()?, status.used.as_ref()?);
     ["pods", "count/pods"].into_iter().find_map(|what| {
-        let number = |map: &BTreeMap<String, String>| map.get(what)?.parse::<i64>().ok();
-        let (hard, used) = (number(hard)?, number(used)?);
-        (used >= hard).then(|| FullQuota {
+        let (hard, used) = (hard.get(what)?, used.get(what)?);
+        (thousandths(used)? >= thousandths(hard)?).then(|| FullQuota {
             namespace: text(object.metadata.namespace.as_ref()),
             name: text(object.metadata.name.as_ref()),
             what: format!("{what} {used} of {hard}").into(),
@@ -241,71 +256,6 @@ pub(super) fn autoscaler(object: &Object<ScalerSpec>) -> Option<Autoscaler> {
         target: (target.kind.as_deref()?.into(), target.name.as_deref()?.into()),
         min_replicas: spec.min_replicas.unwrap_or(1),
     })
-}
-
-#[derive(Deserialize)]
-pub(super) struct Webhooks {
-    #[serde(default, deserialize_with = "meta")]
-    metadata: ObjectMeta,
-    webhooks: Option<Vec<WebhookEntry>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct WebhookEntry {
-    name: Option<String>,
-    failure_policy: Option<String>,
-    client_config: Option<ClientConfig>,
-    rules: Option<Vec<WebhookRule>>,
-}
-
-#[derive(Deserialize)]
-struct ServiceRef {
-    namespace: Option<String>,
-    name: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ClientConfig {
-    service: Option<ServiceRef>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct WebhookRule {
-    api_groups: Option<Vec<String>>,
-    operations: Option<Vec<String>>,
-    resources: Option<Vec<String>>,
-}
-
-impl WebhookRule {
-    fn covers(&self, resources: &[&str]) -> bool {
-        let any = |list: &Option<Vec<String>>, wanted: &[&str]| {
-            list.iter().flatten().any(|entry| wanted.contains(&entry.as_str()))
-        };
-        any(&self.api_groups, &["", "*"])
-            && any(&self.operations, &["CREATE", "*"])
-            && any(&self.resources, resources)
-    }
-}
-
-/// The webhooks of a configuration that can stop a drain: they refuse when they do not answer, and they are asked
-/// about evictions or new pods.
-pub(super) fn webhooks(object: &Webhooks) -> Vec<PodWebhook> {
-    let all = object.webhooks.iter().flatten();
-    let found = all.filter(|webhook| webhook.failure_policy.as_deref() != Some("Ignore")).map(|webhook| {
-        let rules = || webhook.rules.iter().flatten();
-        let service = webhook.client_config.as_ref().and_then(|config| config.service.as_ref());
-        PodWebhook {
-            name: format!("{}/{}", text(object.metadata.name.as_ref()), text(webhook.name.as_ref())).into(),
-            evictions: rules().any(|rule| rule.covers(&["pods/eviction", "pods/*", "*/*", "*/eviction"])),
-            creation: rules().any(|rule| rule.covers(&["pods", "*", "*/*"])),
-            service: service.and_then(|s| Some((s.namespace.as_deref()?.into(), s.name.as_deref()?.into()))),
-            endpoints: None,
-        }
-    });
-    found.filter(|webhook| webhook.evictions || webhook.creation).collect()
 }
 
 #[derive(Deserialize)]
@@ -341,6 +291,23 @@ pub(super) fn endpoints(slice: &Slice) -> Option<(NamespacedName, Vec<Arc<str>>)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_is_full_for_every_pod_or_is_not_told() {
+        let told = |hard: &str, used: &str, spec: serde_json::Value| {
+            let object = serde_json::json!({"metadata": {"name": "q", "namespace": "shop"}, "spec": spec,
+                "status": {"hard": {"pods": hard}, "used": {"pods": used}}});
+            quota(&Quota::deserialize(object).unwrap()).map(|full| full.what.to_string())
+        };
+        let none = || serde_json::json!({});
+        assert_eq!(told("10", "10", none()).as_deref(), Some("pods 10 of 10"));
+        assert_eq!(told("10", "9", none()), None);
+        assert_eq!(told("1k", "1k", none()).as_deref(), Some("pods 1k of 1k"));
+        assert_eq!(told("1k", "999", none()), None);
+        assert_eq!(told("2", "2", serde_json::json!({"scopes": ["Terminating"]})), None);
+        assert_eq!(told("2", "2", serde_json::json!({"scopeSelector": {"matchExpressions": []}})), None);
+        assert_eq!(told("2", "2", serde_json::json!({"scopes": []})).as_deref(), Some("pods 2 of 2"));
+    }
 
     fn requested(spec: &serde_json::Value) -> (i64, i64) {
         let amounts = requests(&RoomSpec::deserialize(spec).unwrap());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::super::arithmetic::compute;
+use super::super::arithmetic::in_the_long_run;
 use super::super::budget_name::{BudgetName, budget_name};
 use super::super::class::{Handling, class, handling};
 use super::super::permit::Budgets;
@@ -44,7 +44,9 @@ pub fn bounds(question: &Question<'_>, slot: SignedDuration) -> Vec<BudgetBound>
             let class = class(pod, question.rules, cluster.surroundings(), question.now);
             let leaves =
                 pod.phase == Phase::Running && handling(pod, class, question.rules) == Handling::Evict;
-            for budget in budgets.guarding(pod).into_iter().filter(|_| leaves) {
+            // One that is not ready may leave without being counted.
+            let asks = leaves && budgets.freed_by(pod).is_none();
+            for budget in budgets.guarding(pod).into_iter().filter(|_| asks) {
                 let of = leaving.entry(budget_name(budget)).or_insert((budget, BTreeMap::new()));
                 *of.1.entry(Arc::clone(&node.name)).or_default() += 1;
             }
@@ -98,7 +100,7 @@ pub fn duration_text(time: SignedDuration) -> String {
 fn room(question: &Question<'_>, budget: &Budget) -> (i64, i64) {
     let pods: Vec<&Pod> =
         question.cluster.pods_in(&budget.namespace).filter(|pod| budget.selects(pod)).collect();
-    match compute(budget, &pods, question.cluster.surroundings(), question.now) {
+    match in_the_long_run(budget, &pods, question.cluster.surroundings(), question.now) {
         Ok(numbers) => (numbers.expected, numbers.steady()),
         Err(_) if budget.sync_failed.is_some() => (0, 0),
         Err(_) => {

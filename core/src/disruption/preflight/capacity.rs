@@ -101,13 +101,30 @@ impl<'a> FreeCapacity<'a> {
     }
 
     /// The one zone that a volume of `pod` ties it to; `None` where no volume is tied to a single zone.
-    fn zone(&self, pod: &Pod) -> Option<&'a str> {
+    fn zone(&self, pod: &Pod) -> Option<Zone<'a>> {
         let zones =
             |claim: &Arc<str>| self.capacity.zones.get(&(Arc::clone(&pod.namespace), Arc::clone(claim)));
-        pod.traits().claims.iter().filter_map(zones).find_map(|zones| match zones.as_slice() {
-            [zone] => Some(&**zone),
+        pod.traits().claims.iter().filter_map(zones).find_map(|tie| match tie.zones.as_slice() {
+            [name] => Some(Zone { label: &tie.label, name }),
             _ => None,
         })
+    }
+}
+
+/// A zone, as the driver of a volume names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Zone<'a> {
+    /// The driver's label of Nodes.
+    label: &'a str,
+    /// Its value.
+    name: &'a str,
+}
+
+impl Zone<'_> {
+    /// Whether `node` may be in it. Where the driver has not labelled the node, its usual label counts.
+    fn has(self, node: &Node) -> bool {
+        let own = node.labels.get(self.label).or_else(|| node.labels.get(ZONE));
+        own.is_none_or(|own| own == self.name)
     }
 }
 
@@ -115,7 +132,7 @@ impl<'a> FreeCapacity<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice<'a> {
     /// The zone of its volume.
-    zone: Option<&'a str>,
+    zone: Option<Zone<'a>>,
     rule: Option<&'a Placement>,
 }
 
@@ -123,20 +140,19 @@ impl Choice<'_> {
     const ANY: Self = Self { zone: None, rule: None };
 
     fn allows(&self, node: &Node) -> bool {
-        self.zone.is_none_or(|zone| node.labels.get(ZONE).is_none_or(|own| own == zone))
-            && self.rule.is_none_or(|rule| rule.allows(node))
+        self.zone.is_none_or(|zone| zone.has(node)) && self.rule.is_none_or(|rule| rule.allows(node))
     }
 
     /// As it stands after `node`.
     fn shown(&self) -> String {
-        let zone = self.zone.map_or_else(String::new, |zone| format!(" of zone {zone}"));
+        let zone = self.zone.map_or_else(String::new, |zone| format!(" of zone {}", zone.name));
         let rule = self.rule.map_or_else(String::new, |rule| format!(" that its {} allows", rule.shown()));
         zone + &rule
     }
 
     /// As it stands after `pods`.
     fn of_pods(&self) -> String {
-        let zone = self.zone.map_or_else(String::new, |zone| format!(" with volumes of zone {zone}"));
+        let zone = self.zone.map_or_else(String::new, |zone| format!(" with volumes of zone {}", zone.name));
         let rule = self.rule.map_or_else(String::new, |rule| format!(" with {}", rule.shown()));
         zone + &rule
     }
@@ -162,7 +178,7 @@ fn sums(
             left.add(&(*of).clone().at_least_none());
         }
         let Lack { resource, wanted, left } = sum.lack(&left)?;
-        let zone = choice.zone.map_or_else(String::new, |zone| format!(" of zone {zone}"));
+        let zone = choice.zone.map_or_else(String::new, |zone| format!(" of zone {}", zone.name));
         Some(format!(
             "its {pods} movable pods{} request {wanted} of {resource}, and {left} is left on {}{zone}",
             choice.of_pods(),

@@ -83,10 +83,9 @@ impl fmt::Display for DrainForecast {
     }
 }
 
-/// What a drain of the nodes of `question`, `at_once` at a time, will take. `None` for a single node, and where no pod
-/// has to leave.
-pub fn forecast(question: &Question<'_>, at_once: usize) -> Option<DrainForecast> {
-    let cluster = question.cluster;
+/// What a drain of the nodes of `question` will take. `None` for a single node, and where no pod has to leave.
+pub fn forecast(question: &Question<'_>) -> Option<DrainForecast> {
+    let Question { cluster, at_once, .. } = *question;
     let budgets = Budgets::new(cluster, BTreeMap::new(), question.now);
     let (mut pods, mut unguarded, mut kept) = (0, 0, 0);
     let (mut rounds, mut took) = (Vec::new(), Vec::new());
@@ -103,6 +102,10 @@ pub fn forecast(question: &Question<'_>, at_once: usize) -> Option<DrainForecast
             let guarding = budgets.guarding(pod);
             took.extend(pod.ready_after.filter(|_| !guarding.is_empty()));
             unguarded += usize::from(guarding.is_empty());
+            // One that is not ready may leave without being counted.
+            if budgets.freed_by(pod).is_some() {
+                continue;
+            }
             kept += usize::from(guarding.iter().any(|budget| spare(budget) == 0));
             for budget in guarding.into_iter().filter(|budget| spare(budget) > 0) {
                 of_node.entry(budget_name(budget)).or_insert((0, spare(budget))).0 += 1;
@@ -214,8 +217,9 @@ mod tests {
         let cluster = parts.seal();
         let nodes: Vec<&Node> = cluster.nodes().iter().map(AsRef::as_ref).collect();
         let rules = Rules::default();
-        let question = Question { cluster: &cluster, nodes, rules: &rules, timeout: None, now: at(0) };
-        forecast(&question, at_once).map_or("nothing".to_owned(), |forecast| forecast.to_string())
+        let question =
+            Question { cluster: &cluster, nodes, at_once, rules: &rules, timeout: None, now: at(0) };
+        forecast(&question).map_or("nothing".to_owned(), |forecast| forecast.to_string())
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! so that a thousand replicas are one line. Which nodes a replacement may run on is asked of [`super::placement`], and
 //! whether they have room for it of [`super::capacity`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::class::{Class, Handling, Rules, class, handling, pinned};
@@ -13,11 +14,13 @@ use super::causes_found::{CausesFound, others};
 use super::code::Code;
 use super::placement::{Placements, Seeking, Unfit};
 use super::question::Question;
-use crate::cluster::{Node, Phase, Placement, Pod};
+use crate::cluster::{Cluster, HostPort, Node, Phase, Placement, Pod};
 use crate::text::plural;
 
 /// A pod is called stuck this long after its grace period.
 const STUCK_AFTER_SECONDS: i64 = 30;
+/// How long a pod may take to terminate that does not say it (`DefaultTerminationGracePeriodSeconds`).
+const USUAL_GRACE_SECONDS: i64 = 30;
 
 pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
     let mut found = CausesFound::default();
@@ -60,7 +63,8 @@ fn has_to_move(question: &Question<'_>, node: &Node) -> bool {
 impl<'a> CausesFound<'a> {
     fn node(&mut self, question: &Question<'_>, node: &Node) {
         let object = || CauseObject::node(&node.name);
-        if !node.ready {
+        let has_to_move = has_to_move(question, node);
+        if !node.ready && has_to_move {
             self.put(
                 Code::NodeNotReady,
                 Outlook::NotNow,
@@ -87,34 +91,40 @@ impl<'a> CausesFound<'a> {
                 "ask who holds it",
             );
         }
-        if others(question, node).next().is_none() && has_to_move(question, node) {
+        if others(question, node).next().is_none() && has_to_move {
             self.only_node(question, node);
         }
     }
 
-    /// Adds B23: for now, where another node would be there if its kubelet was.
+    /// Adds B23: for now, where another node would be there if its kubelet was, or without its cordon.
     fn only_node(&mut self, question: &Question<'_>, node: &Node) {
-        let back = |other: &&Arc<Node>| other.name != node.name && !other.ready && !other.unschedulable;
         let object = CauseObject::node(&node.name);
-        match question.cluster.nodes().iter().find(back) {
-            Some(other) => self.put(
-                Code::OnlyNode,
+        let others = question.cluster.nodes().iter().filter(|other| other.name != node.name);
+        // One that comes back by itself is told before one whose cordon somebody has to take off.
+        let (outlook, what, remedy) = match others.min_by_key(|other| (other.unschedulable, !other.ready)) {
+            Some(other) if !other.unschedulable => (
                 Outlook::NotNow,
-                object,
                 format!(
                     "no other schedulable node is ready: its pods have nowhere to go before {} is",
                     other.name
                 ),
                 "wait for that node, or add one first",
             ),
-            None => self.put(
-                Code::OnlyNode,
+            Some(other) => (
+                Outlook::NotNow,
+                format!(
+                    "every other node is cordoned: its pods have nowhere to go before {} is schedulable again",
+                    other.name
+                ),
+                "uncordon that node, or add one first",
+            ),
+            None => (
                 Outlook::Never,
-                object,
-                "is the only schedulable node: its pods have nowhere to go".to_owned(),
+                "is the only node: its pods have nowhere to go".to_owned(),
                 "add a node first",
             ),
-        }
+        };
+        self.put(Code::OnlyNode, outlook, object, what, remedy);
     }
 
     fn pod(&mut self, question: &Question<'a>, places: &Placements<'a>, elsewhere: &[&Node], pod: &'a Pod) {
@@ -166,7 +176,8 @@ impl<'a> CausesFound<'a> {
         self.places(question, places, elsewhere, pod);
         self.finalizers(pod);
         let timeout = question.timeout.map(|timeout| timeout.as_secs());
-        if let Some((grace, timeout)) = traits.grace.zip(timeout).filter(|(grace, timeout)| grace > timeout) {
+        let grace = traits.grace.unwrap_or(USUAL_GRACE_SECONDS);
+        if let Some(timeout) = timeout.filter(|timeout| grace > *timeout) {
             let what = format!("may take {grace} s to terminate, and the drain is given {timeout} s");
             self.add(Code::LongGrace, Outlook::NotNow, pod, what, "give the drain more time");
         }
@@ -308,14 +319,8 @@ impl<'a> CausesFound<'a> {
                 "set nodeTaintsPolicy: Honor, or drain one node at a time",
             );
         }
-        if let Some(port) = traits.host_ports.first() {
-            let takes = |node: &&&Node| {
-                cluster.pods_on(&node.name).any(|other| other.traits().host_ports.contains(port))
-            };
-            if elsewhere.iter().all(|node| takes(&node)) {
-                let what = format!("needs port {port} of its node, which is taken on every other");
-                self.add(Code::PortOrDevice, Outlook::NotNow, pod, what, "add a node, or give up the port");
-            }
+        if !told && !closed {
+            self.ports(cluster, &seeking, elsewhere, pod);
         }
         if traits.device_claims {
             let what = "has devices of its node by ResourceClaims: its replacement needs free ones elsewhere that match, \
@@ -328,6 +333,33 @@ impl<'a> CausesFound<'a> {
                 "compare kubectl get resourceclaims,resourceslices",
             );
         }
+    }
+
+    /// Adds B8 where each of the nodes that may take `pod`, of which there is one at least, has a port of it taken.
+    fn ports(&mut self, cluster: &Cluster, seeking: &Seeking<'_, '_>, elsewhere: &[&Node], pod: &'a Pod) {
+        let wanted = &pod.traits().host_ports;
+        if wanted.is_empty() {
+            return;
+        }
+        let is_taken = |port: &HostPort, node: &Node| {
+            let there = cluster.pods_on(&node.name).filter(|other| other.phase != Phase::Finished);
+            there.flat_map(|other| &other.traits().host_ports).any(|taken| taken.collides(port))
+        };
+        let open = || elsewhere.iter().filter(|other| seeking.unfit(other).is_none());
+        let each = wanted.iter().find(|port| open().all(|other| is_taken(port, other)));
+        let what = match each {
+            Some(port) => format!("needs port {} of its node, which is taken on every other", port.port),
+            None if open().all(|other| wanted.iter().any(|port| is_taken(port, other))) => {
+                let ports: Vec<String> = wanted.iter().map(|port| port.port.to_string()).collect();
+                format!(
+                    "needs ports {} of its node, and one of them is taken on every other",
+                    ports.join(", ")
+                )
+            }
+            None => return,
+        };
+        let which = if open().count() < elsewhere.len() { " that it may go to" } else { "" };
+        self.add(Code::PortOrDevice, Outlook::NotNow, pod, what + which, "add a node, or give up the port");
     }
 
     /// Whether its selector, its affinity or other pods keep it from every other node; adds B4 or B6 where they do.
@@ -375,20 +407,26 @@ impl<'a> CausesFound<'a> {
                 );
             }
             let (true, Some(endpoints)) = (webhook.creation, &webhook.endpoints) else { continue };
-            let stays = |node: &&Arc<str>| question.nodes.iter().all(|drained| drained.name != **node);
-            if endpoints.iter().filter(stays).count() == 0 {
-                self.put(
-                    Code::CreationWebhook,
-                    Outlook::NotNow,
-                    object,
-                    format!(
-                        "is asked about every pod that is created, fails closed, and has {} ready, all on nodes that \
-                         would be drained: its own replacement could not be created",
-                        plural(endpoints.len(), "endpoint")
-                    ),
-                    "run it on other nodes too, or let it fail open",
-                );
+            let places: BTreeSet<&Arc<str>> = endpoints.iter().collect();
+            let goes = |node: &&Arc<str>| question.nodes.iter().any(|drained| drained.name == **node);
+            // One that is on more nodes than go together keeps an endpoint.
+            if places.len() > question.at_once || !places.iter().all(goes) {
+                continue;
             }
+            let where_ready = match places.len() {
+                0 => "no ready endpoint: no pod can be created".to_owned(),
+                nodes => format!(
+                    "ready endpoints on {} only, which would be drained: its own replacement could not be created",
+                    plural(nodes, "node")
+                ),
+            };
+            self.put(
+                Code::CreationWebhook,
+                Outlook::NotNow,
+                object,
+                format!("is asked about every pod that is created, fails closed, and has {where_ready}"),
+                "run it on other nodes too, or let it fail open",
+            );
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Question<'a> {
     pub cluster: &'a Cluster,
     /// Those to drain; the others of `cluster` may take their pods.
     pub nodes: Vec<&'a Node>,
+    /// How many of `nodes` are drained at a time.
+    pub at_once: usize,
     /// What the person who drains decided.
     pub rules: &'a Rules,
     /// How long a node may take, if that is limited.

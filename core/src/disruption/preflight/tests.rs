@@ -2,10 +2,13 @@
 
 mod alone;
 mod bounds;
+mod budgets;
 mod capacity;
 mod passing;
 mod placement;
+mod ports;
 mod unseen;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -14,8 +17,8 @@ use jiff::SignedDuration;
 use super::super::class::Rules;
 use super::*;
 use crate::cluster::{
-    Amounts, Autoscaler, Budget, Capacity, Demand, FullQuota, Owner, Parts, Phase, Pod, PodWebhook, Quantity,
-    Selector, Surroundings, Traits, UnhealthyPolicy, Workload,
+    Amounts, Autoscaler, Budget, Capacity, Demand, FullQuota, HostPort, Owner, Parts, Phase, Pod, PodWebhook,
+    Quantity, Selector, Surroundings, Traits, UnhealthyPolicy, VolumeZones, Workload,
 };
 use crate::fixture::{at, budget, node, of, pod, terminating};
 
@@ -48,7 +51,7 @@ fn asked(change: impl FnOnce(&mut Parts), rules: &Rules, timeout: Option<SignedD
     change(&mut parts);
     let cluster = parts.seal();
     let drained = cluster.node("n-1").unwrap();
-    causes(&Question { cluster: &cluster, nodes: vec![drained], rules, timeout, now: at(0) })
+    causes(&Question { cluster: &cluster, nodes: vec![drained], at_once: 1, rules, timeout, now: at(0) })
 }
 
 fn codes(causes: &[Cause]) -> Vec<String> {
@@ -91,130 +94,13 @@ fn named(kind: &str, api_version: &str) -> Arc<Owner> {
 
 type Change = Box<dyn FnOnce(&mut Parts)>;
 
-/// Each change of a budget makes the cause that stands before it, and no other cause of a budget.
-fn each_budget(cases: Vec<(&str, Change)>) {
-    let rules = Rules { evict_bare: true, ..Rules::default() };
-    for (expected, change) in cases {
-        let causes = asked(change, &rules, None);
-        let found = codes(&causes);
-        assert!(found.iter().any(|line| line == expected), "{expected} is not in {found:?}");
-        let of_budgets = causes.iter().filter(|cause| cause.code.is_of_budget()).count();
-        let two_budgets = expected.starts_with("U10");
-        assert!(of_budgets == 1 || two_budgets, "one cause is enough: {found:?}");
-    }
+fn port(port: u16, protocol: &str) -> HostPort {
+    HostPort { port, protocol: protocol.into(), address: None }
 }
 
-#[test]
-fn budgets_that_never_allow() {
-    let cases: Vec<(&str, Change)> = vec![
-        ("U1 never PDB shop/cart", Box::new(demand(Demand::MaxUnavailable(Quantity::Count(0))))),
-        ("U1 never PDB shop/cart", Box::new(demand(Demand::MaxUnavailable(Quantity::Percent(0))))),
-        ("U2 never PDB shop/cart", Box::new(demand(Demand::MinAvailable(Quantity::Percent(100))))),
-        ("U3 never PDB shop/cart", Box::new(demand(Demand::MinAvailable(Quantity::Count(3))))),
-        (
-            "U4 never PDB shop/cart",
-            Box::new(|c| {
-                c.budgets[0].demand = Demand::MinAvailable(Quantity::Count(1));
-                c.pods.truncate(1);
-                replicas(c, 1);
-            }),
-        ),
-        ("U5 never PDB shop/cart", Box::new(demand(Demand::MinAvailable(Quantity::Percent(90))))),
-        ("U6 never PDB shop/cart", Box::new(demand(Demand::Nothing))),
-        (
-            "U7 never PDB shop/cart",
-            Box::new(|c| c.pods.iter_mut().for_each(|pod| (pod.owner, pod.phase) = (None, Phase::Running))),
-        ),
-        ("U8 never PDB shop/cart", Box::new(|c| c.pods[1].owner = Some(named("Job", "batch/v1")))),
-        (
-            "U8 never PDB shop/cart",
-            Box::new(|c| {
-                c.surroundings.workloads = None;
-                c.budgets[0].sync_failed = Some("jobs.batch does not implement the scale subresource".into());
-            }),
-        ),
-        ("U9 never PDB shop/cart", Box::new(|c| c.pods[1].owner = Some(named("ReplicaSet", "apps/v1")))),
-        (
-            "U10 never PDB shop/all",
-            Box::new(|c| {
-                let all = Some(Selector::default());
-                c.budgets.push(Budget { name: "all".into(), selector: all, ..c.budgets[0].clone() });
-            }),
-        ),
-    ];
-    each_budget(cases);
-}
-
-#[test]
-fn budgets_that_do_not_allow_now_and_odd_ones() {
-    let exhausted = |b: &mut Budget| (b.disruptions_allowed, b.current_healthy) = (0, 2);
-    let cases: Vec<(&str, Change)> = vec![
-        (
-            "U11 not-now PDB shop/cart",
-            Box::new(move |c| {
-                exhausted(&mut c.budgets[0]);
-                c.pods[2].ready = false;
-            }),
-        ),
-        ("U11 not-now PDB shop/cart", Box::new(move |c| exhausted(&mut c.budgets[0]))),
-        (
-            "U12 not-now PDB shop/cart",
-            Box::new(|c| {
-                c.budgets[0].demand = Demand::MinAvailable(Quantity::Count(0));
-                (c.budgets[0].disruptions_allowed, c.budgets[0].current_healthy) = (0, 0);
-                c.budgets[0].desired_healthy = 0;
-            }),
-        ),
-        (
-            "U11 not-now PDB shop/cart",
-            Box::new(|c| {
-                c.budgets[0] = Budget { generation: 1, ..budget("cart", 0, 1, 2) };
-                // The two others are to come.
-                c.pods.truncate(1);
-            }),
-        ),
-        ("U13 not-now PDB shop/cart", Box::new(|c| c.budgets[0].generation = 2)),
-        ("U13 not-now PDB shop/cart", Box::new(|c| c.budgets[0].observed_generation = 0)),
-        (
-            "U14 not-now PDB shop/cart",
-            Box::new(move |c| {
-                exhausted(&mut c.budgets[0]);
-                let why = Some("0/3 nodes are available".into());
-                let traits = Traits { unschedulable: why, ..Traits::default() };
-                let special = Some(Arc::new(traits));
-                c.pods[2] = Pod { special, phase: Phase::Pending, ready: false, ..pod("cart", 3, "") };
-            }),
-        ),
-        (
-            "U15 not-now PDB shop/cart",
-            Box::new(|c| {
-                c.budgets[0].demand = Demand::MaxUnavailable(Quantity::Count(0));
-                c.budgets[0].made_by = Some("CephCluster rook".into());
-            }),
-        ),
-        ("U16 never PDB shop/cart", Box::new(|c| c.budgets[0].disruptions_allowed = -1)),
-        (
-            "U17 never PDB shop/cart",
-            Box::new(|c| {
-                c.budgets[0].unhealthy_policy = UnhealthyPolicy::Unrecognised;
-                c.pods[0].ready = false;
-            }),
-        ),
-        (
-            "U17 caution PDB shop/cart",
-            Box::new(|c| c.budgets[0].unhealthy_policy = UnhealthyPolicy::Unrecognised),
-        ),
-        (
-            "U3 caution PDB shop/cart",
-            Box::new(|c| {
-                c.budgets[0].demand = Demand::MinAvailable(Quantity::Count(2));
-                let target = ("ReplicaSet".into(), "cart".into());
-                let scaler = Autoscaler { namespace: "shop".into(), target, min_replicas: 2 };
-                c.surroundings.autoscalers = Some(vec![scaler]);
-            }),
-        ),
-    ];
-    each_budget(cases);
+fn in_zones(zones: &[&str]) -> VolumeZones {
+    let zones = zones.iter().map(|zone| (*zone).into()).collect();
+    VolumeZones { label: "topology.kubernetes.io/zone".into(), zones }
 }
 
 /// Each change makes the cause that stands before it.
@@ -255,7 +141,8 @@ fn pods_that_keep_a_drain() {
             "B8 not-now ReplicaSet shop/cart",
             Box::new(|c| {
                 for pod in &mut c.pods {
-                    pod.special = Some(Arc::new(Traits { host_ports: vec![80], ..Traits::default() }));
+                    let host_ports = vec![port(80, "TCP")];
+                    pod.special = Some(Arc::new(Traits { host_ports, ..Traits::default() }));
                 }
             }),
         ),
@@ -281,6 +168,9 @@ fn pods_that_keep_a_drain() {
         ),
     ];
     each(cases);
+    let within = |seconds| codes(&asked(|_| {}, &Rules::default(), Some(SignedDuration::from_secs(seconds))));
+    assert_eq!(within(30), Vec::<String>::new(), "a pod that says nothing may take 30 s");
+    assert_eq!(within(29), ["B12 not-now ReplicaSet shop/cart"]);
     let refused = Rules { refuse_empty_dir: true, ..Rules::default() };
     let found = codes(&asked(|c| c.pods[0].empty_dir = true, &refused, None));
     assert_eq!(found, ["B2 never ReplicaSet shop/cart"]);
@@ -331,6 +221,13 @@ fn webhooks_namespaces_and_nodes_that_keep_a_drain() {
             Box::new(|c| {
                 c.nodes.truncate(2);
                 Arc::make_mut(&mut c.nodes[1]).ready = false;
+            }),
+        ),
+        (
+            "B23 not-now Node n-1",
+            Box::new(|c| {
+                c.nodes.truncate(2);
+                c.nodes.iter_mut().for_each(|node| Arc::make_mut(node).unschedulable = true);
             }),
         ),
     ];
@@ -385,6 +282,7 @@ fn several_drained_nodes_and_spread_constraints() {
         codes(&causes(&Question {
             cluster: &cluster,
             nodes,
+            at_once: 1,
             rules: &Rules::default(),
             timeout: None,
             now: at(0),
@@ -450,8 +348,14 @@ fn a_pod_that_is_not_ready_may_leave_a_budget_that_is_healthy_without_it() {
         parts.pods[0].ready = false;
         let cluster = parts.seal();
         let rules = Rules::default();
-        let question =
-            Question { cluster: &cluster, nodes: vec![], rules: &rules, timeout: None, now: at(0) };
+        let question = Question {
+            cluster: &cluster,
+            nodes: vec![],
+            at_once: 1,
+            rules: &rules,
+            timeout: None,
+            now: at(0),
+        };
         let unready = cluster.pods_on("n-1").next().unwrap();
         let seen = explain::UnseenBudgets::default();
         let of_node = explain::node(&question, cluster.node("n-1").unwrap(), &seen);

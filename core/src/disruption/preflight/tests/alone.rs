@@ -35,6 +35,12 @@ fn what_a_budget_alone_tells() {
         // Its status follows in a moment.
         ("", Box::new(|b| b.generation = 2)),
         (
+            "U13 not-now PDB shop/cart",
+            Box::new(|b| {
+                (b.generation, b.disruptions_allowed, b.desired_healthy) = (2, 0, 3);
+            }),
+        ),
+        (
             "U15 not-now PDB shop/cart",
             Box::new(|b| {
                 b.demand = Demand::MaxUnavailable(Quantity::Count(0));
@@ -84,5 +90,7 @@ fn those_that_never_let_go_come_first_and_nothing_acts_on_a_terminal() {
     let cluster = of(&[], &[evil, never]);
     let found = closed(&cluster, at(0));
     assert_eq!(codes(&found), ["U1 never PDB shop/z", "U15 not-now PDB shop/a"]);
-    assert!(found[1].what.contains("Evil ?[2J"), "{}", found[1].what);
+    for text in [&found[1].what, &found[1].remedy] {
+        assert!(text.contains("Evil ?[2J"), "{text}");
+    }
 }

@@ -30,8 +30,7 @@ fn crowded(cpu: i64, gi: i64, change: impl FnOnce(&mut Parts, &mut Capacity)) ->
 fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
     let claims = |c: &mut Parts, capacity: &mut Capacity, zones: &[&str]| {
         c.pods[0].special = Some(Arc::new(Traits { claims: vec!["data".into()], ..Traits::default() }));
-        let zones = zones.iter().map(|zone| (*zone).into()).collect();
-        capacity.zones.insert(("shop".into(), "data".into()), zones);
+        capacity.zones.insert(("shop".into(), "data".into()), in_zones(zones));
     };
     let none: [&str; 0] = [];
     assert_eq!(crowded(2000, 4, |_, _| {}), none, "two fit on a node");
@@ -83,6 +82,16 @@ fn what_does_not_fit_elsewhere_is_told_with_the_amounts() {
         "two zones are no tie"
     );
     assert_eq!(crowded(2000, 4, |c, capacity| claims(c, capacity, &["a"])), none, "n-2 is of that zone");
+    let by_driver = |c: &mut Parts, capacity: &mut Capacity| {
+        for node in &mut c.nodes {
+            let usual = ("topology.kubernetes.io/zone".to_owned(), "a".to_owned());
+            let own = ("disk.example.com/zone".to_owned(), format!("zone-of-{}", node.name));
+            Arc::make_mut(node).labels = Arc::new([usual, own].into());
+        }
+        claims(c, capacity, &["zone-of-n-2"]);
+        capacity.zones.values_mut().for_each(|tie| tie.label = "disk.example.com/zone".into());
+    };
+    assert_eq!(crowded(2000, 4, by_driver), none, "n-2 is of that zone by the driver's own label");
     let unready = |c: &mut Parts, capacity: &mut Capacity| {
         Arc::make_mut(&mut c.nodes[1]).ready = false;
         claims(c, capacity, &["a"]);
@@ -107,7 +116,7 @@ fn pods_that_fit_one_by_one_and_not_together_are_told_with_the_sums() {
                 capacity.requests.insert(pod.uid.clone(), amounts(700, 0, 0));
                 c.pods.push(pod);
             }
-            capacity.zones.insert(("shop".into(), "data".into()), vec!["a".into()]);
+            capacity.zones.insert(("shop".into(), "data".into()), in_zones(&["a"]));
         }
     };
     let none: [&str; 0] = [];

@@ -1,6 +1,7 @@
 //! What is in the way of a drain for now, and passes by itself.
 
 use super::super::super::pod_rule::{Behavior, PodRule};
+use super::budgets::each_budget;
 use super::*;
 
 #[test]
@@ -43,7 +44,15 @@ fn the_only_node_is_told_of_where_a_pod_would_have_to_leave_it() {
     };
     let daemon = Pod { owner: Some(named("DaemonSet", "apps/v1")), ..pod("logs", 1, "n-1") };
     assert_eq!(alone(vec![daemon.clone()]), Vec::<String>::new());
-    assert_eq!(alone(vec![daemon, pod("web", 1, "n-1")]), ["B23 never Node n-1"]);
+    assert_eq!(alone(vec![daemon.clone(), pod("web", 1, "n-1")]), ["B23 never Node n-1"]);
+    let unready = |pod: Pod| {
+        codes(&seen(|c| {
+            Arc::make_mut(&mut c.nodes[0]).ready = false;
+            c.pods = vec![pod];
+        }))
+    };
+    assert_eq!(unready(daemon), Vec::<String>::new(), "the drain waits for no pod");
+    assert_eq!(unready(pod("web", 1, "n-1")), ["B21 not-now Node n-1"]);
 }
 
 #[test]

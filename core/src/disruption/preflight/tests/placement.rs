@@ -119,7 +119,7 @@ fn room_is_looked_for_where_a_pod_may_run() {
         with_room("n-3")(c);
         c.pods[0].special = Some(Arc::new(Traits { claims: vec!["data".into()], ..Traits::default() }));
         let capacity = c.surroundings.capacity.as_mut().unwrap();
-        capacity.zones.insert(("shop".into(), "data".into()), vec!["c".into()]);
+        capacity.zones.insert(("shop".into(), "data".into()), in_zones(&["c"]));
         for node in &mut c.nodes {
             let mut labels = (*node.labels).clone();
             labels.insert("topology.kubernetes.io/zone".to_owned(), labels["zone"].clone());

@@ -12,7 +12,8 @@ fn a_budget_that_was_not_seen_may_keep_a_pod() {
     };
     let cluster = parts.seal();
     let rules = Rules::default();
-    let question = Question { cluster: &cluster, nodes: vec![], rules: &rules, timeout: None, now: at(0) };
+    let question =
+        Question { cluster: &cluster, nodes: vec![], at_once: 1, rules: &rules, timeout: None, now: at(0) };
     let lines = |anywhere: Option<&str>, unread: &[(&str, &str)]| {
         let unseen = explain::UnseenBudgets {
             anywhere: anywhere.map(str::to_owned),
