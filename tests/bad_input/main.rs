@@ -88,9 +88,9 @@ fn without_a_cluster() {
             assert_eq!(code, Some(1), "{line}");
             assert!(parts.iter().all(|part| line.contains(part)), "{command}: {line}");
         };
-        check(None, &["error: no cluster is configured; set KUBECONFIG or use --kubeconfig"]);
-        check(Some(&dir.join("missing")), &["--kubeconfig", "No such file"]);
-        check(Some(&broken), &["--kubeconfig"]);
+        check(None, &["error: no cluster is configured; set KUBECONFIG, use --kubeconfig, or"]);
+        check(Some(&dir.join("missing")), &["--kubeconfig", "no such file"]);
+        check(Some(&broken), &["kubeconfig", "cannot be read"]);
         if command == "report" {
             check(Some(&nobody), &["Connection refused"]);
         }
