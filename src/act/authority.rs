@@ -1,11 +1,11 @@
 //! Who may write, and the one way in which a write is sent.
 //!
 //! Nothing here decides what is written. The invariants: the client for writes is reached only through
-//! [`Authority::send`], [`Authority::send_eviction`] and the publisher of events; a request first waits for its turn, then the authority is checked,
-//! then the request is sent and its timeout begins; an eviction, of which there may be hundreds, is sent by whoever got a
-//! place for it, so that none waits here and none takes the turn of another write; an event has places of its own, too, and
-//! is dropped where it would wait for long; and when a term of leadership ends, every request that is still on its way is
-//! given up.
+//! [`Authority::send`], [`Authority::send_eviction`] and the publisher of events; a request first waits for its turn, then
+//! the authority is checked, then the request is sent and its timeout begins; an eviction, of which there may be hundreds, is
+//! sent by whoever got a place for it, so that none waits here and none takes the turn of another write; an event has places
+//! of its own, too, and is dropped where it would wait for long; and when a term of leadership ends, every request that is
+//! still on its way is given up.
 
 use std::sync::Arc;
 use std::time::Duration;
