@@ -1,12 +1,10 @@
 //! What is checked after every write of a run.
 //!
-//! It knows only what was written, and by whom; it never asks the program that it watches.
+//! It knows only what was written, and by whom; it never asks the program that it watches, and shares no code with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use evenkeel_core::cluster::CORDON_ANNOTATION;
-use evenkeel_core::disruption::CordonMark;
 use evenkeel_sim::Write;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -162,7 +160,7 @@ impl Watcher {
             self.others.insert(name, Instant::now());
             return if ours { Err("deletes a node".to_owned()) } else { Ok(()) };
         };
-        let mark = node["metadata"]["annotations"][CORDON_ANNOTATION].as_str().map(str::to_owned);
+        let mark = node["metadata"]["annotations"]["evenkeel.dev/cordoned-by"].as_str().map(str::to_owned);
         let after = (node["spec"]["unschedulable"] == true, mark);
         self.nodes.insert(name.clone(), after.clone());
         let was_theirs = match (before.0, after.0) {
@@ -176,7 +174,7 @@ impl Watcher {
             }
             return Ok(());
         }
-        let marked = after.1.as_deref().is_some_and(CordonMark::is_drain);
+        let marked = after.1.as_deref().is_some_and(|mark| mark.starts_with("drain:"));
         match (&before, &after) {
             _ if !TARGETS.contains(&name.as_str()) => Err(format!("writes node {name}")),
             ((false, _), (true, _)) if !marked => Err(format!("cordons {name} without its mark")),
