@@ -206,12 +206,17 @@ impl Driver<'_> {
         kept.freshness.blocked.see(blocked, now);
         kept.freshness.undrainable.see(undrainable, now);
         self.clean_up(kept, &cluster, &claims, &unreadable).await;
+        self.show_nodes(&rows);
+        let again_at = [look_at, kept.sent.next()].into_iter().flatten().min();
+        Ok(CompleteLook { again_at, failed: kept.failed })
+    }
+
+    /// Shows how many nodes of each upgrade are in which state, of what `rows` say.
+    fn show_nodes(&self, rows: &[(String, Vec<(&'static str, u64)>)]) {
         let rows = rows.iter().flat_map(|(upgrade, counts)| {
             counts.iter().map(move |(state, count)| UpgradeNodes { upgrade, state, count: *count })
         });
         self.metrics.upgrades().show_nodes(&rows.collect::<Vec<_>>());
-        let again_at = [look_at, kept.sent.next()].into_iter().flatten().min();
-        Ok(CompleteLook { again_at, failed: kept.failed })
     }
 
     /// Counts a failure of this look.

@@ -111,11 +111,7 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
         needs_a_person: Vec::new(),
         lasting: Vec::new(),
     };
-    round.excepted = excepted(&round);
-    round.excepted.values().map(|by| by.until).min().into_iter().for_each(|until| round.wake(until));
-    if round.may_disrupt && stage == Some(Stage::Kubelets) && !round.plan_is_blocked() {
-        next_nodes::halt(&mut round);
-    }
+    excepts(&mut round);
     let mut notes = RoundNotes { from, way, nodes_of_hops, approved, seen, ..RoundNotes::default() };
     notes.away = absence::away(cluster, &missing);
     notes.hidden = remembered(&controllers, &missing);
@@ -129,6 +125,15 @@ pub fn decide(planned: &Planned, upgrade: &Upgrade, progress: &Progress, world: 
     actions.extend(withheld.again);
     let again_at = [again_at, withheld.again_at].into_iter().flatten().min();
     Decision { actions, status, again_at }
+}
+
+/// Finds which nodes may stay behind, and then whether a node that could not be drained stops everything.
+fn excepts(round: &mut Round<'_>) {
+    round.excepted = excepted(round);
+    round.excepted.values().map(|by| by.until).min().into_iter().for_each(|until| round.wake(until));
+    if round.may_disrupt && round.stage == Some(Stage::Kubelets) && !round.plan_is_blocked() {
+        next_nodes::halt(round);
+    }
 }
 
 /// Where `upgrade` comes from, the versions on its way, and the hash of both, which a person approves.

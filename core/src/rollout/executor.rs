@@ -198,27 +198,7 @@ fn job(
             || ExecutorState::Working(format!("its Job is complete; waits to observe {what}")),
             ExecutorState::Failed,
         ),
-        (Some(JobState::Running), _) => {
-            let failed = || last_words(round, claim).map(|said| format!("its pod {said}"));
-            let pod = pod_waits(round, claim).or_else(failed);
-            let now = round.world.now;
-            let refused_at = after(round.world.jobs.podless_since(claim, now), NO_POD_FOR);
-            let podless = pods_of(round, claim).next().is_none();
-            let refused = (podless && refused_at <= now).then(|| no_pod(round));
-            if let Some(why) =
-                too_late(refused.as_ref().or(pod.as_ref()).map_or("its Job still runs", |why| why))
-            {
-                return ExecutorState::Failed(why);
-            }
-            if let Some(why) = refused {
-                return ExecutorState::Refused(why, deadline(round, claim, since));
-            }
-            if podless {
-                round.wake(refused_at);
-            }
-            let pod = pod.map_or_else(String::new, |why| format!("; {why}"));
-            ExecutorState::Working(format!("waits for the Job that takes {what}{pod}"))
-        }
+        (Some(JobState::Running), _) => runs(round, claim, what, since, &too_late),
         (None, refused) if late.is_some() => {
             let why = refused.map_or_else(|| "it has no Job".to_owned(), is_refused);
             let why = template(round, claim).err().unwrap_or(why);
@@ -254,6 +234,33 @@ fn job(
             starts(round, what, refused)
         }
     }
+}
+
+/// What is told of a Job that runs. `too_late` says so of what is seen, where its time is over.
+fn runs(
+    round: &mut Round<'_>,
+    claim: &Claim,
+    what: &str,
+    since: Timestamp,
+    too_late: &dyn Fn(&str) -> Option<String>,
+) -> ExecutorState {
+    let failed = || last_words(round, claim).map(|said| format!("its pod {said}"));
+    let pod = pod_waits(round, claim).or_else(failed);
+    let now = round.world.now;
+    let refused_at = after(round.world.jobs.podless_since(claim, now), NO_POD_FOR);
+    let podless = pods_of(round, claim).next().is_none();
+    let refused = (podless && refused_at <= now).then(|| no_pod(round));
+    if let Some(why) = too_late(refused.as_ref().or(pod.as_ref()).map_or("its Job still runs", |why| why)) {
+        return ExecutorState::Failed(why);
+    }
+    if let Some(why) = refused {
+        return ExecutorState::Refused(why, deadline(round, claim, since));
+    }
+    if podless {
+        round.wake(refused_at);
+    }
+    let pod = pod.map_or_else(String::new, |why| format!("; {why}"));
+    ExecutorState::Working(format!("waits for the Job that takes {what}{pod}"))
 }
 
 /// What is said of a Job that is asked for, and was refused before, if it was.

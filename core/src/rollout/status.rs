@@ -123,50 +123,10 @@ pub(super) fn status(
     let nodes_in_flight =
         mine.iter().filter(|claim| claim.is_of_kubelet() && claim.state.in_flight()).count();
     let parked = out(mine, &notes);
-    let failed = |kubelet: bool| {
-        let of = |c: &&&Claim| c.is_of_kubelet() == kubelet;
-        mine.iter().filter(of).any(|c| matches!(c.state, ClaimState::Failed { .. }))
-    };
     let busy = opens || tries || in_flight > 0;
     // Whoever leads anew tries every Job; that alone brings nothing further.
     let moving = opens || in_flight > notes.stuck;
-    let never_began = progress.started.is_none() && mine.is_empty();
-    let refused = notes.held_back.iter().any(|wait| matches!(wait, NotOpened::Refused { .. }));
-    let phase = if progress.ending {
-        if refused && !moving { UpgradePhase::WritesRefused } else { UpgradePhase::Deleting }
-    } else if progress.completed.is_some() {
-        UpgradePhase::Completed
-    } else if !world.absent_executors.is_empty() {
-        UpgradePhase::Invalid
-    } else if never_began && progress.queued_behind.is_none() && notes.blockage == Blockage::ForLong {
-        UpgradePhase::PreflightFailed
-    } else if let Some(phase) = waits_for_a_word(upgrade, progress, &notes, stage, (busy, moving)) {
-        phase
-    } else if moving {
-        UpgradePhase::Working(works_at(stage, &stages, mine))
-    } else if failed(false) {
-        UpgradePhase::ControlPlaneFailed
-    } else if notes.control_plane_held {
-        UpgradePhase::ControlPlaneHeld
-    } else if notes.halted.is_some() {
-        UpgradePhase::NodesHalted
-    } else if notes.blockage == Blockage::ForLong {
-        UpgradePhase::PreflightFailed
-    } else if let Some(wait) = soonest(&notes) {
-        UpgradePhase::of(wait, stage.unwrap_or(Stage::Kubelets))
-    } else if stage.is_none_or(|stage| stage < Stage::Kubelets) || !notes.preflight.is_empty() || notes.hope {
-        UpgradePhase::Working(stage.unwrap_or(Stage::Kubelets))
-    } else if only_exceptions_are_left(&stages, &parked) {
-        UpgradePhase::CompletedWithExceptions
-    } else if failed(true) {
-        UpgradePhase::NodesFailed
-    } else if parked.iter().any(|out| out.state == OutOf::Parked && out.excepted.is_none()) {
-        UpgradePhase::NodesParked
-    } else if !notes.held.is_empty() || notes.waits.iter().any(|wait| wait.reason == WaitReason::NODES_HELD) {
-        UpgradePhase::NodesHeld
-    } else {
-        UpgradePhase::Working(Stage::Kubelets)
-    };
+    let phase = phase(upgrade, progress, world, mine, (&stages, stage), (&notes, &parked), (busy, moving));
     // It began when it was first going to touch something; trying a Job touches nothing.
     let started = progress.started.or((opens || !mine.is_empty()).then_some(world.now));
     // What the condition says is waited for before whatever else is.
@@ -196,6 +156,60 @@ pub(super) fn status(
         preflight: if phase == UpgradePhase::Completed { Vec::new() } else { notes.preflight },
         started,
         completed: progress.completed.or((phase == UpgradePhase::Completed).then_some(world.now)),
+    }
+}
+
+/// Where the upgrade stands: the first of these that is so. `busy` is whether anything of it is under way, `moving` whether that
+/// is brought further without a person.
+fn phase(
+    upgrade: &Upgrade,
+    progress: &Progress,
+    world: World<'_>,
+    mine: &[&Claim],
+    (stages, stage): (&[StageProgress; 3], Option<Stage>),
+    (notes, parked): (&RoundNotes, &[NodeOut]),
+    (busy, moving): (bool, bool),
+) -> UpgradePhase {
+    let failed = |kubelet: bool| {
+        let of = |c: &&&Claim| c.is_of_kubelet() == kubelet;
+        mine.iter().filter(of).any(|c| matches!(c.state, ClaimState::Failed { .. }))
+    };
+    let never_began = progress.started.is_none() && mine.is_empty();
+    let refused = notes.held_back.iter().any(|wait| matches!(wait, NotOpened::Refused { .. }));
+    if progress.ending {
+        if refused && !moving { UpgradePhase::WritesRefused } else { UpgradePhase::Deleting }
+    } else if progress.completed.is_some() {
+        UpgradePhase::Completed
+    } else if !world.absent_executors.is_empty() {
+        UpgradePhase::Invalid
+    } else if never_began && progress.queued_behind.is_none() && notes.blockage == Blockage::ForLong {
+        UpgradePhase::PreflightFailed
+    } else if let Some(phase) = waits_for_a_word(upgrade, progress, notes, stage, (busy, moving)) {
+        phase
+    } else if moving {
+        UpgradePhase::Working(works_at(stage, stages, mine))
+    } else if failed(false) {
+        UpgradePhase::ControlPlaneFailed
+    } else if notes.control_plane_held {
+        UpgradePhase::ControlPlaneHeld
+    } else if notes.halted.is_some() {
+        UpgradePhase::NodesHalted
+    } else if notes.blockage == Blockage::ForLong {
+        UpgradePhase::PreflightFailed
+    } else if let Some(wait) = soonest(notes) {
+        UpgradePhase::of(wait, stage.unwrap_or(Stage::Kubelets))
+    } else if stage.is_none_or(|stage| stage < Stage::Kubelets) || !notes.preflight.is_empty() || notes.hope {
+        UpgradePhase::Working(stage.unwrap_or(Stage::Kubelets))
+    } else if only_exceptions_are_left(stages, parked) {
+        UpgradePhase::CompletedWithExceptions
+    } else if failed(true) {
+        UpgradePhase::NodesFailed
+    } else if parked.iter().any(|out| out.state == OutOf::Parked && out.excepted.is_none()) {
+        UpgradePhase::NodesParked
+    } else if !notes.held.is_empty() || notes.waits.iter().any(|wait| wait.reason == WaitReason::NODES_HELD) {
+        UpgradePhase::NodesHeld
+    } else {
+        UpgradePhase::Working(Stage::Kubelets)
     }
 }
 

@@ -6,4 +6,4 @@ mod managed;
 mod set;
 mod walk;
 
-pub(crate) use managed::{Managed, Writer};
+pub(crate) use managed::{Conflict, Managed, Writer};

@@ -93,26 +93,32 @@ impl Model for Jobs {
             }
             status["ready"] = ready.into();
             status["terminating"] = all.iter().filter(|pod| pod.leaving()).count().into();
-            let mut say = |kind: &str, word: &str, reason: &str, message: &str| {
-                let wanted = json!({"type": kind, "status": word, "reason": reason, "message": message, "lastProbeTime": now});
-                let old = find_condition(&json!({"status": status.clone()}), kind).cloned();
-                if old.is_none_or(|old: Value| old["status"] != word) {
-                    condition(status, &wanted, &now);
-                }
-            };
-            if suspended {
-                say("Suspended", "True", "JobSuspended", "Job suspended");
-            }
-            if done {
-                say("SuccessCriteriaMet", "True", "CompletionsReached", "Reached expected number of succeeded pods");
-                say("Complete", "True", "CompletionsReached", "Reached expected number of succeeded pods");
-            } else if lost {
-                say("FailureTarget", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit");
-                say("Failed", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit");
-            }
-            if done {
-                status["completionTime"] = now.clone().into();
-            }
+            conclude(status, (suspended, done, lost), &now);
         });
+    }
+}
+
+/// Writes to the `status` of a Job that it is suspended, done or lost, as far as it is, at the time `now`.
+fn conclude(status: &mut Value, (suspended, done, lost): (bool, bool, bool), now: &str) {
+    let mut say = |kind: &str, word: &str, reason: &str, message: &str| {
+        let wanted =
+            json!({"type": kind, "status": word, "reason": reason, "message": message, "lastProbeTime": now});
+        let old = find_condition(&json!({"status": status.clone()}), kind).cloned();
+        if old.is_none_or(|old: Value| old["status"] != word) {
+            condition(status, &wanted, now);
+        }
+    };
+    if suspended {
+        say("Suspended", "True", "JobSuspended", "Job suspended");
+    }
+    if done {
+        say("SuccessCriteriaMet", "True", "CompletionsReached", "Reached expected number of succeeded pods");
+        say("Complete", "True", "CompletionsReached", "Reached expected number of succeeded pods");
+    } else if lost {
+        say("FailureTarget", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit");
+        say("Failed", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit");
+    }
+    if done {
+        status["completionTime"] = now.into();
     }
 }

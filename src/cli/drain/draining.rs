@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_core::disruption::Charge;
 use evenkeel_core::disruption::answer::Answer;
 use evenkeel_core::drain::{
     DrainAction, DrainConditions, DrainDecision, DrainRequest, DrainUnseen, DrainWorld, decide,
@@ -321,35 +322,7 @@ impl Draining {
                 self.trouble(DrainTrouble::Patch(name), &line)
             }
             Reply::Pod { node, pod, uid, charge, forced, answer } => {
-                let now = self.clock.now();
-                // What waits is decided anew by what this answer says: a busy server is left alone for a while.
-                if !matches!(answer, Answer::Accepted(_)) {
-                    self.kept.queue.forget();
-                }
-                match &answer {
-                    Answer::Accepted(_) => {
-                        self.kept.evictions += 1;
-                        self.kept.asked.insert(Arc::clone(&uid), (Arc::clone(&node), pod.clone()));
-                        self.teller.tell(Event::of_pod(&node, "evicting", &pod, "is leaving"))?;
-                    }
-                    // The watch may tell of its end in a moment, or may have lost it.
-                    Answer::Gone => {
-                        let on = self.watches.node_of(&uid);
-                        if !on.is_empty() {
-                            self.reads(on);
-                        }
-                    }
-                    refused => {
-                        self.kept.refused += 1;
-                        tracing::debug!(pod, answer = refused.label(), "not evicted");
-                    }
-                }
-                if forced {
-                    self.kept.sent.deleted(uid, &answer, now);
-                } else {
-                    self.kept.sent.answered(uid, charge, &answer, now);
-                }
-                Ok(())
+                self.was_asked((node, pod, uid), charge, forced, &answer)
             }
             Reply::Reread(name, asked, Ok(read)) => {
                 self.kept.troubles.ends(&DrainTrouble::Reread(Arc::clone(&name)));
@@ -362,6 +335,46 @@ impl Draining {
                 self.trouble(DrainTrouble::Reread(name), &line)
             }
         }
+    }
+
+    /// Takes in what the server answered about a pod that was asked to leave, or deleted if `forced`: of that node, that name and
+    /// that UID.
+    fn was_asked(
+        &mut self,
+        (node, pod, uid): (Arc<str>, String, Arc<str>),
+        charge: Option<Charge>,
+        forced: bool,
+        answer: &Answer,
+    ) -> Result<(), String> {
+        let now = self.clock.now();
+        // What waits is decided anew by what this answer says: a busy server is left alone for a while.
+        if !matches!(answer, Answer::Accepted(_)) {
+            self.kept.queue.forget();
+        }
+        match answer {
+            Answer::Accepted(_) => {
+                self.kept.evictions += 1;
+                self.kept.asked.insert(Arc::clone(&uid), (Arc::clone(&node), pod.clone()));
+                self.teller.tell(Event::of_pod(&node, "evicting", &pod, "is leaving"))?;
+            }
+            // The watch may tell of its end in a moment, or may have lost it.
+            Answer::Gone => {
+                let on = self.watches.node_of(&uid);
+                if !on.is_empty() {
+                    self.reads(on);
+                }
+            }
+            refused => {
+                self.kept.refused += 1;
+                tracing::debug!(pod, answer = refused.label(), "not evicted");
+            }
+        }
+        if forced {
+            self.kept.sent.deleted(uid, answer, now);
+        } else {
+            self.kept.sent.answered(uid, charge, answer, now);
+        }
+        Ok(())
     }
 
     /// Takes in what the server told of the pods of node `name` when it was `asked`. The watch shows what it lacked when the

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::refutation::Refutation;
 use crate::cluster::{Component, Node};
 use crate::disruption::CordonMark;
-use crate::plan::hops::Plan;
+use crate::plan::hops::{Hop, Plan};
 use crate::plan::waves::{Wave, ZONE};
 use crate::upgrade::{Member, NodeGroup, Upgrade, Zones};
 use crate::version::KubeVersion;
@@ -72,6 +72,32 @@ fn there(members: &[Member<'_>], runs: &MemberVersions<'_>, version: &KubeVersio
     there
 }
 
+/// The nodes of `runs` that move in `hop`. Only what is not ready may stay behind because it is silent.
+fn to_move<'a>(plan: &Plan, hop: &Hop, runs: &MemberVersions<'a>) -> BTreeSet<&'a str> {
+    let moves = runs.iter().filter(|(_, (_, version))| hop.kubelets.moves(version, &hop.version));
+    moves
+        .filter(|(name, (member, _))| !plan.silent.contains(**name) || member.node.ready)
+        .map(|(n, _)| *n)
+        .collect()
+}
+
+/// The names of the groups that come before `group` and have nodes among those that are `late`.
+fn unfinished<'a>(
+    upgrade: &'a Upgrade,
+    group: &'a NodeGroup,
+    runs: &MemberVersions<'_>,
+    late: &BTreeSet<&str>,
+) -> Vec<&'a Arc<str>> {
+    let of_group =
+        |node: &&str, at: Option<usize>| runs.get(*node).is_some_and(|(member, _)| Some(member.group) == at);
+    let before = upgrade.groups_before(group).into_iter().map(|before| &before.name);
+    let open = |needed: &&Arc<str>| {
+        let at = upgrade.groups.iter().position(|group| group.name == **needed);
+        late.iter().any(|node| of_group(node, at))
+    };
+    before.filter(open).collect()
+}
+
 /// What of `waves`, those of each hop of `plan`, does not keep what the groups of `upgrade` ask for.
 pub fn check_waves(
     plan: &Plan,
@@ -95,12 +121,7 @@ pub fn check_waves(
         for step in hop.steps.iter().filter(|step| step.components.contains(&Component::Kubelet)) {
             runs.entry(&step.place).and_modify(|(_, version)| *version = &hop.version);
         }
-        let mut late: BTreeSet<&str> =
-            runs.iter().filter(|(_, (_, v))| hop.kubelets.moves(v, &hop.version)).map(|(n, _)| *n).collect();
-        // Only what is not ready may stay behind because it is silent.
-        late.retain(|name| {
-            !plan.silent.contains(*name) || runs.get(name).is_some_and(|(member, _)| member.node.ready)
-        });
+        let mut late = to_move(plan, hop, &runs);
         let there = there(members, &runs, &hop.version);
         let mut begun: BTreeMap<usize, Begun> = BTreeMap::new();
         for wave in waves {
@@ -123,15 +144,11 @@ pub fn check_waves(
             for line in before.goes_on(wave, group, (there, behind)) {
                 say(line);
             }
-            for needed in upgrade.groups_before(group).into_iter().map(|before| &before.name) {
-                let at = upgrade.groups.iter().position(|group| group.name == *needed);
-                let open = |node: &&str| runs.get(*node).is_some_and(|(member, _)| Some(member.group) == at);
-                if late.iter().any(open) {
-                    say(format!(
-                        "group {} begins before group {needed}, on which it depends, is done",
-                        group.name
-                    ));
-                }
+            for needed in unfinished(upgrade, group, &runs, &late) {
+                say(format!(
+                    "group {} begins before group {needed}, on which it depends, is done",
+                    group.name
+                ));
             }
             for node in &wave.nodes {
                 let Some((member, _)) = runs.get(&**node).filter(|_| late.remove(&**node)) else {

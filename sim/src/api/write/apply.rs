@@ -13,7 +13,7 @@ use super::super::request::RequestTarget;
 use super::super::state::ApiState;
 use super::super::status::{Failure, Outcome};
 use super::{WriteOptions, WriteResult, drop_field, text, warnings};
-use crate::fields::{Managed, Writer};
+use crate::fields::{Conflict, Managed, Writer};
 
 impl ApiState {
     /// Server-side apply.
@@ -54,25 +54,7 @@ impl ApiState {
             return Err(Failure::modified(kind.named(name)));
         }
         let result = managed.apply(&kind.shape, &old, &applied, &writer, &self.now(), (force, kind.status));
-        let mut object = result.map_err(|conflicts| {
-            let message = if let [conflict] = conflicts.as_slice() {
-                format!("Apply failed with 1 conflict: conflict with {}: {}", conflict.manager, conflict.path)
-            } else {
-                let mut by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-                for conflict in &conflicts {
-                    by.entry(&conflict.manager).or_default().push(&conflict.path);
-                }
-                let lines: Vec<String> = by
-                    .into_iter()
-                    .map(|(manager, paths)| format!("conflicts with {manager}:\n- {}", paths.join("\n- ")))
-                    .collect();
-                format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
-            };
-            conflicts.iter().fold(Failure::new(409, "Conflict", message), |failure, conflict| {
-                let said = format!("conflict with {}", conflict.manager);
-                failure.with_cause("FieldManagerConflict", &said, &conflict.path)
-            })
-        })?;
+        let mut object = result.map_err(|conflicts| refusal(&conflicts))?;
         let Some(before) = before else {
             let plain = WriteOptions { tracked: false, ..options.clone() };
             if options.subresource.is_some() {
@@ -100,4 +82,25 @@ impl ApiState {
         let written = self.store_update(kind, &key, &before, &old, object, warnings(unknown), options)?;
         Ok((written, false))
     }
+}
+
+/// The answer to an apply that meets `conflicts`.
+fn refusal(conflicts: &[Conflict]) -> Failure {
+    let message = if let [conflict] = conflicts {
+        format!("Apply failed with 1 conflict: conflict with {}: {}", conflict.manager, conflict.path)
+    } else {
+        let mut by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for conflict in conflicts {
+            by.entry(&conflict.manager).or_default().push(&conflict.path);
+        }
+        let lines: Vec<String> = by
+            .into_iter()
+            .map(|(manager, paths)| format!("conflicts with {manager}:\n- {}", paths.join("\n- ")))
+            .collect();
+        format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+    };
+    conflicts.iter().fold(Failure::new(409, "Conflict", message), |failure, conflict| {
+        let said = format!("conflict with {}", conflict.manager);
+        failure.with_cause("FieldManagerConflict", &said, &conflict.path)
+    })
 }

@@ -38,20 +38,7 @@ impl ApiState {
                 Failure::internal("resourceVersion should not be set on objects to be created").bare()
             );
         }
-        for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-            drop_field(&mut object, name);
-        }
-        let metadata = &mut object["metadata"];
-        metadata["uid"] = self.random.uid().into();
-        metadata["creationTimestamp"] = clock::seconds(self.clock.now()).into();
-        if kind.numbers(self.release.minor) {
-            metadata["generation"] = 1.into();
-        }
-        if sent_name.is_empty() {
-            let generate = generate.unwrap_or_default();
-            let base: String = generate.chars().take(58).collect();
-            object["metadata"]["name"] = format!("{base}{}", self.random.suffix(5)).into();
-        }
+        self.stamp(kind, &mut object, &sent_name, generate.as_deref());
         if kind.status && !matches!(kind.kind.as_str(), "Node") {
             match (&kind.custom, kind.blank_status()) {
                 (Some(_), _) => drop(object.as_object_mut().map(|object| object.remove("status"))),
@@ -99,5 +86,22 @@ impl ApiState {
             return Ok(WriteResult { object: Arc::new(object), warnings });
         }
         Ok(WriteResult { object: self.put(kind, &key, object), warnings })
+    }
+
+    /// Gives a new object the metadata that only the server gives, and its name where it was sent without one.
+    fn stamp(&mut self, kind: &Kind, object: &mut Value, sent_name: &str, generate: Option<&str>) {
+        for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            drop_field(object, name);
+        }
+        let metadata = &mut object["metadata"];
+        metadata["uid"] = self.random.uid().into();
+        metadata["creationTimestamp"] = clock::seconds(self.clock.now()).into();
+        if kind.numbers(self.release.minor) {
+            metadata["generation"] = 1.into();
+        }
+        if sent_name.is_empty() {
+            let base: String = generate.unwrap_or_default().chars().take(58).collect();
+            object["metadata"]["name"] = format!("{base}{}", self.random.suffix(5)).into();
+        }
     }
 }

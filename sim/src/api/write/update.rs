@@ -41,35 +41,7 @@ impl ApiState {
         let (namespace, name) = (Some(before.namespace()), before.name());
         let unknown = kind.decode_beside(&mut object, Some(old))?;
         self.check_names(kind, namespace, &mut object, Some(name))?;
-        match text(&object, "/metadata/uid") {
-            Some(uid) if uid != &*before.uid => {
-                let why = precondition(
-                    kind,
-                    key,
-                    &format!("UID in precondition: {uid}, UID in object meta: {}", before.uid),
-                );
-                return Err(Failure::conflict(kind.named(name), why));
-            }
-            _ => {}
-        }
-        match text(&object, "/metadata/resourceVersion") {
-            Some("0") | None => {
-                if kind.conditional || kind.custom.is_some() {
-                    let cause = status::StatusCause::invalid(
-                        "metadata.resourceVersion",
-                        &json!(0),
-                        "must be specified for an update",
-                    );
-                    let mut cause = cause;
-                    cause.message = "Invalid value: 0: must be specified for an update".into();
-                    return Err(Failure::invalid(kind.named(name), &[cause]));
-                }
-            }
-            Some(sent) if sent != before.revision.to_string() => {
-                return Err(Failure::modified(kind.named(name)));
-            }
-            Some(_) => {}
-        }
+        check_sent(kind, key, before, &object)?;
         self.keep(kind, old, &mut object, options);
         if let Some(custom) = &kind.custom {
             custom.default(&mut object);
@@ -224,4 +196,38 @@ fn precondition(kind: &Kind, key: &str, why: &str) -> String {
         "StorageError: invalid object, Code: 4, Key: /registry/{path}/{key}, ResourceVersion: 0, AdditionalErrorMsg: \
          Precondition failed: {why}"
     )
+}
+
+/// Whether the UID and the resourceVersion of `object`, as it was sent, are those of the object `before`.
+fn check_sent(kind: &Kind, key: &str, before: &Record, object: &Value) -> Outcome<()> {
+    match text(object, "/metadata/uid") {
+        Some(uid) if uid != &*before.uid => {
+            let why = precondition(
+                kind,
+                key,
+                &format!("UID in precondition: {uid}, UID in object meta: {}", before.uid),
+            );
+            return Err(Failure::conflict(kind.named(before.name()), why));
+        }
+        _ => {}
+    }
+    match text(object, "/metadata/resourceVersion") {
+        Some("0") | None => {
+            if kind.conditional || kind.custom.is_some() {
+                let cause = status::StatusCause::invalid(
+                    "metadata.resourceVersion",
+                    &json!(0),
+                    "must be specified for an update",
+                );
+                let mut cause = cause;
+                cause.message = "Invalid value: 0: must be specified for an update".into();
+                return Err(Failure::invalid(kind.named(before.name()), &[cause]));
+            }
+        }
+        Some(sent) if sent != before.revision.to_string() => {
+            return Err(Failure::modified(kind.named(before.name())));
+        }
+        Some(_) => {}
+    }
+    Ok(())
 }
