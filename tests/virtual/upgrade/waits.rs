@@ -129,7 +129,10 @@ fn silent_machines_that_fill_what_may_be_unavailable_stall_the_rest() {
     let run = ends("at 0 hosts; at 0 accept; at 5000 zone c silent");
     let (reason, message, _) = said(&run);
     assert_eq!(reason, "NodesHeld", "{message}: {:#}", run.end["upgrades"]);
-    assert!(message.contains("canary-3 (not ready)"), "what keeps them is their machine, not their last drain: {message}");
+    assert!(
+        message.contains("canary-3 (not ready)"),
+        "what keeps them is their machine, not their last drain: {message}"
+    );
 }
 
 #[test]
