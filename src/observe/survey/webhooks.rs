@@ -29,7 +29,7 @@ pub(super) struct WebhookSeen {
 
 impl WebhookSeen {
     /// The webhook with its `endpoints`. One that is not asked about its own namespace does not keep its own replacement
-    /// from being created, so it is in the way of no drain by that.
+    /// from being created, so it is in the way of no drain by that, unless nothing answers for it already.
     pub(super) fn settled(
         &self,
         endpoints: Option<&BTreeMap<NamespacedName, Vec<Arc<str>>>>,
@@ -38,9 +38,11 @@ impl WebhookSeen {
         let service = self.webhook.service.as_ref();
         let excludes = service.is_some_and(|(namespace, _)| self.excludes(namespace, labels));
         let all = endpoints.zip(service);
+        let endpoints = all.map(|(all, service)| all.get(service).cloned().unwrap_or_default());
+        let is_down = endpoints.as_ref().is_some_and(Vec::is_empty);
         PodWebhook {
-            creation: self.webhook.creation && !excludes,
-            endpoints: all.map(|(all, service)| all.get(service).cloned().unwrap_or_default()),
+            creation: self.webhook.creation && (is_down || !excludes),
+            endpoints,
             ..self.webhook.clone()
         }
     }
@@ -153,6 +155,13 @@ mod tests {
                 "rules": [{"apiGroups": [""], "operations": ["CREATE"], "resources": ["pods"]}]}]});
             let found = webhooks(&Webhooks::deserialize(&object).unwrap());
             assert_eq!(found[0].settled(None, labels).creation, asked, "{selector} {labels:?}");
+            let with = |nodes: &[&str]| {
+                let nodes = nodes.iter().map(|node| Arc::from(*node)).collect();
+                let all = [(("kyverno".into(), "svc".into()), nodes)].into();
+                found[0].settled(Some(&all), labels).creation
+            };
+            assert_eq!(with(&["n-1"]), asked, "{selector} {labels:?}");
+            assert!(with(&[]), "nothing answers, so that no pod of others can be created: {selector}");
         }
     }
 }
