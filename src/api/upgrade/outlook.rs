@@ -137,11 +137,17 @@ pub(super) fn history(
     remembered(past, new)
 }
 
-/// `past` with `new` as the last one, in the place of what the last one told of the same upgrade; the oldest make room.
+/// `past` with `new` as the last one, in the place of an end with exceptions of the same upgrade; the oldest make room. What is
+/// told again of one end is what was told first, because nodes come and go later.
 fn remembered(mut past: Vec<PastUpgrade>, new: PastUpgrade) -> Vec<PastUpgrade> {
-    if past.last().is_some_and(|last| last.start_time == new.start_time) {
-        past.pop();
-    }
+    let new = match past.pop() {
+        Some(last) if last.start_time != new.start_time => {
+            past.push(last);
+            new
+        }
+        Some(last) if last.completion_time == new.completion_time => last,
+        _ => new,
+    };
     past.push(new);
     past.split_off(past.len().saturating_sub(MAX_PAST))
 }
@@ -167,6 +173,18 @@ mod tests {
         // It is told of again and again as long as it is complete.
         let all = (0..12).flat_map(|at| [at, at]).fold(Vec::new(), |past, at| remembered(past, upgrade(at)));
         assert_eq!(all, (2..12).map(upgrade).collect::<Vec<_>>());
+        let later = PastUpgrade { nodes: 9, ..upgrade(11) };
+        assert_eq!(
+            remembered(all.clone(), later.clone()),
+            all,
+            "nodes that joined after its end are none of it"
+        );
+        let without = PastUpgrade { completion_time: upgrade(12).completion_time, ..later };
+        assert_eq!(
+            remembered(all, without.clone()).last(),
+            Some(&without),
+            "it goes on after exceptions, and ends"
+        );
     }
 
     #[test]
