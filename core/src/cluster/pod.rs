@@ -128,7 +128,7 @@ pub struct Traits {
     pub device_claims: bool,
     /// Finalizers that keep the pod after its kubelet let it go. The Job controller's own is left out.
     pub finalizers: Vec<Arc<str>>,
-    /// `spec.terminationGracePeriodSeconds`, where it is not 30.
+    /// `spec.terminationGracePeriodSeconds`, where it is not [`Traits::USUAL_GRACE`].
     pub grace: Option<i64>,
     /// Annotations by which other tools were asked to leave it alone, `key=value`.
     pub opt_outs: Vec<Arc<str>>,
@@ -149,6 +149,10 @@ pub struct Traits {
 }
 
 impl Traits {
+    /// How long a pod may take to terminate that does not say it, in seconds (`DefaultTerminationGracePeriodSeconds` of the
+    /// Kubernetes API).
+    pub const USUAL_GRACE: i64 = 30;
+
     /// The traits of a pod that has none of them.
     pub const NONE: &'static Self = &Self {
         deleting: None,

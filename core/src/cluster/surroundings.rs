@@ -2,9 +2,9 @@
 //!
 //! Each reader reads only what it needs: an operator that drives upgrades reads volumes, where they are attached, and of
 //! workloads the `StatefulSets` alone, which make their pods one after the other; a drain reads volumes and `StatefulSets`
-//! only where they matter to one of its pods, and attachments only with `--wait-for-volumes`; `evenkeel preflight` and `evenkeel plan` read
-//! everything but attachments. So each list is `None` where it was not read. The invariant: a controller that is missing
-//! from a list that was read does not exist; of a list that was not read, nothing is concluded.
+//! only where they matter to one of its pods, and attachments only with `--wait-for-volumes`; `evenkeel preflight` and
+//! `evenkeel plan` read everything but attachments. So each list is `None` where it was not read. The invariant: a controller
+//! that is missing from a list that was read does not exist; of a list that was not read, nothing is concluded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -19,7 +19,6 @@ use super::wire::{HOSTNAME_LABEL, OPT_OUTS, condition, is_true};
 pub const EXECUTOR_LABEL: &str = "evenkeel.dev/node-upgrade";
 const JOB_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
-const USUAL_GRACE: i64 = 30;
 /// How much is kept of what a container said, in characters: why a program refuses is at the end of what it says.
 const MAX_LAST_WORDS: usize = 400;
 
@@ -100,7 +99,7 @@ pub(super) fn traits(meta: &ObjectMeta, spec: &PodSpec, status: &PodStatus) -> O
         host_ports: ports.filter_map(ContainerPort::of_host).collect(),
         device_claims: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         finalizers: finalizers.map(|finalizer| finalizer.as_str().into()).collect(),
-        grace: spec.termination_grace_period_seconds.filter(|seconds| *seconds != USUAL_GRACE),
+        grace: spec.termination_grace_period_seconds.filter(|seconds| *seconds != Traits::USUAL_GRACE),
         opt_outs: OPT_OUTS.iter().filter_map(opt_out).collect(),
         critical: spec.priority_class_name.as_deref().is_some_and(|class| CRITICAL.contains(&class)),
         gang: spec.scheduling_group.is_some(),

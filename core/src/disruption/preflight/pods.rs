@@ -14,13 +14,11 @@ use super::causes_found::{CausesFound, others};
 use super::code::Code;
 use super::placement::{Placements, Seeking, Unfit};
 use super::question::Question;
-use crate::cluster::{Cluster, HostPort, Node, Phase, Placement, Pod};
+use crate::cluster::{Cluster, HostPort, Node, Phase, Placement, Pod, Traits};
 use crate::text::plural;
 
 /// A pod is called stuck this long after its grace period.
 const STUCK_AFTER_SECONDS: i64 = 30;
-/// How long a pod may take to terminate that does not say it (`DefaultTerminationGracePeriodSeconds`).
-const USUAL_GRACE_SECONDS: i64 = 30;
 
 pub(super) fn causes(question: &Question<'_>) -> Vec<Cause> {
     let mut found = CausesFound::default();
@@ -176,7 +174,7 @@ impl<'a> CausesFound<'a> {
         self.places(question, places, elsewhere, pod);
         self.finalizers(pod);
         let timeout = question.timeout.map(|timeout| timeout.as_secs());
-        let grace = traits.grace.unwrap_or(USUAL_GRACE_SECONDS);
+        let grace = traits.grace.unwrap_or(Traits::USUAL_GRACE);
         if let Some(timeout) = timeout.filter(|timeout| grace > *timeout) {
             let what = format!("may take {grace} s to terminate, and the drain is given {timeout} s");
             self.add(Code::LongGrace, Outlook::NotNow, pod, what, "give the drain more time");
