@@ -120,7 +120,7 @@ impl Draining {
     ) -> Result<Self, String> {
         // A steady clock: no wait becomes longer if somebody sets the machine's clock back.
         let clock = clock.steady();
-        let watches = Watches::begin(client, &request).await?;
+        let watches = Watches::begin(client, &request.nodes, request.policy.await_volumes).await?;
         let mut work = Self {
             client: client.clone(),
             effects,

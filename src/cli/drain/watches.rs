@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::cluster::{Cluster, Parts, Surroundings, Traits};
-use evenkeel_core::drain::DrainRequest;
 use kube::{Api, Client};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -22,6 +21,10 @@ use crate::observe::survey::Survey;
 
 /// How long the watches may take to show everything that the drain needs.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a drain waits for what it can do without, so that its first look knows it too.
+const HELPFUL: Duration = Duration::from_secs(5);
+/// The longest time between two looks at whether a watch has shown everything.
+const AGAIN: Duration = Duration::from_millis(200);
 const PACE: RetryPace = RetryPace { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
 
 /// The watches of one drain. They end when this is dropped.
@@ -40,29 +43,34 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// Begins to watch, and waits until the watches have shown everything that the drain needs.
+    /// Begins to watch what a drain of `nodes` needs, which awaits that volumes are detached or does not, and waits until
+    /// the watches have shown everything.
     ///
     /// # Errors
     /// What is not seen, in one line, when it is refused, or when that takes longer than [`PATIENCE`].
-    pub(super) async fn begin(client: &Client, request: &DrainRequest) -> Result<Self, String> {
+    pub(super) async fn begin(
+        client: &Client,
+        nodes: &[Arc<str>],
+        await_volumes: bool,
+    ) -> Result<Self, String> {
         let stop = CancellationToken::new();
         let shared = Shared::until(stop.clone());
         let watch = |fields: String| Select { fields: Some(fields), ..Select::default() };
-        let nodes = request.nodes.iter().map(|name| {
+        let watched = nodes.iter().map(|name| {
             let select = watch(format!("metadata.name={name}"));
             (Arc::clone(name), Cache::spawn(Api::all(client.clone()), &(), select, PACE, &shared))
         });
-        let pods = request.nodes.iter().map(|name| {
+        let pods = nodes.iter().map(|name| {
             let select = watch(format!("spec.nodeName={name}"));
             (Arc::clone(name), Cache::spawn(Api::all(client.clone()), &(), select, PACE, &shared))
         });
-        let attachments = request.policy.await_volumes.then(|| {
+        let attachments = await_volumes.then(|| {
             let all = Api::all(client.clone());
             Cache::spawn(all, &(), Select::default(), PACE, &shared)
         });
         let mut watches = Self {
             changes: shared.changes.clone(),
-            nodes: nodes.collect(),
+            nodes: watched.collect(),
             pods: pods.collect(),
             budgets: Cache::spawn(Api::all(client.clone()), &(), Select::default(), PACE, &shared),
             attachments,
@@ -73,13 +81,20 @@ impl Watches {
         watches.synced().await?;
         if watches.any_pod(|pod| pod.pod.owner.as_ref().is_some_and(|owner| *owner.kind == *"StatefulSet")) {
             let all = Api::all(client.clone());
-            watches.stateful_sets = Some(Cache::spawn(all, &(), Select::default(), PACE, &shared));
+            let cache =
+                watches.stateful_sets.insert(Cache::spawn(all, &(), Select::default(), PACE, &shared));
+            let mut changed = watches.changes.subscribe();
+            let begun = Instant::now();
+            while cache.state() == SyncState::Syncing && begun.elapsed() < HELPFUL {
+                let _ = tokio::time::timeout(AGAIN, changed.changed()).await;
+            }
         }
         // Which pods are tied to their node matters only for a drain of several nodes, and whose volume it is for one that
         // waits for volumes.
-        let (ties, waits) = (request.nodes.len() > 1, request.policy.await_volumes);
-        let matters =
-            |pod: &Traits| (waits && pod.mounted().next().is_some()) || (ties && !pod.claims.is_empty());
+        let ties = nodes.len() > 1;
+        let matters = |pod: &Traits| {
+            (await_volumes && pod.mounted().next().is_some()) || (ties && !pod.claims.is_empty())
+        };
         if watches.any_pod(|pod| matters(pod.pod.traits())) {
             let survey = Survey::of_volumes(client).await;
             for line in survey.missing() {
@@ -103,7 +118,7 @@ impl Watches {
                 Err(unseen) if begun.elapsed() > PATIENCE || unseen.refused => return Err(unseen.line),
                 Err(_) => {}
             }
-            let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
+            let _ = tokio::time::timeout(AGAIN, changed.changed()).await;
         }
     }
 
@@ -166,6 +181,77 @@ impl Watches {
     pub(super) fn reread(&self, name: &str, read: PodsRead) {
         if let Some(cache) = self.pods.get(name) {
             cache.reread(read.pods, &read.version, |_| true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use evenkeel_core::cluster::{Owner, Scale};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A server with one node, a pod of the StatefulSet `shop/db` on it, and that set if it may be read.
+    fn client(sets: bool) -> Client {
+        let service = tower::service_fn(move |request: http::Request<Body>| async move {
+            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+            let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": true});
+            let of_shop =
+                |name: &str| json!({"namespace": "shop", "name": name, "uid": "u", "resourceVersion": "1"});
+            let mut pod = json!({"metadata": of_shop("db-0"), "spec": {"nodeName": "n-1"}});
+            pod["metadata"]["ownerReferences"] = json!([owner]);
+            let objects = match path {
+                "/api/v1/nodes" => {
+                    vec![json!({"metadata": {"name": "n-1", "uid": "n", "resourceVersion": "1"}})]
+                }
+                "/api/v1/pods" => vec![pod],
+                "/apis/apps/v1/statefulsets" => {
+                    vec![json!({"metadata": of_shop("db"), "spec": {"replicas": 3}})]
+                }
+                _ => vec![],
+            };
+            let refused = path.ends_with("statefulsets") && !sets;
+            let (code, answer) = if refused {
+                (
+                    403,
+                    json!({"kind": "Status", "status": "Failure", "code": 403, "message": "not yours"})
+                        .to_string(),
+                )
+            } else if query.contains("sendInitialEvents=true") {
+                let mark =
+                    json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
+                let event =
+                    |kind: &str, object: Value| format!("{}\n", json!({"type": kind, "object": object}));
+                let added: String = objects.into_iter().map(|object| event("ADDED", object)).collect();
+                (200, added + &event("BOOKMARK", json!({"apiVersion": "v1", "kind": "X", "metadata": mark})))
+            } else if query.contains("watch=true") {
+                return std::future::pending().await;
+            } else {
+                (200, json!({"metadata": {"resourceVersion": "9"}, "items": objects}).to_string())
+            };
+            let answer = Body::from(answer.into_bytes());
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(answer).unwrap())
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_look_knows_the_scale_of_a_stateful_set_that_may_be_read() {
+        for (sets, scale) in [(true, Scale::Of("u".into(), 3)), (false, Scale::Unknown)] {
+            let watches = Watches::begin(&client(sets), &["n-1".into()], false).await.unwrap();
+            let owner = Owner {
+                api_version: "apps/v1".into(),
+                kind: "StatefulSet".into(),
+                name: "db".into(),
+                uid: "u".into(),
+            };
+            let cluster = watches.cluster();
+            assert_eq!(cluster.surroundings().scale(&"shop".into(), &owner), scale);
+            assert_eq!((cluster.nodes().len(), cluster.pods().count()), (1, 1));
         }
     }
 }
